@@ -1,0 +1,41 @@
+"""One module per stage, run as `python -m stages.<name>`; what the stages share stands beside them.
+
+Importing the package does what every stage needs and none may forget: it pins the numerics, and it turns an
+error a user can cause into one sentence instead of a traceback.
+"""
+
+import os
+import sys
+
+# The same bits on every x86-64 CPU since Haswell: no kernels chosen by CPU model, and one thread. PyTorch, MKL and
+# OpenMP read these once, when they are loaded; whatever the user has set for them is put aside.
+NUMERICS = {
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_CBWR": "COMPATIBLE",
+    "MKL_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
+if "torch" in sys.modules:
+    raise ImportError("import stages before torch: the numerics can only be pinned before torch is loaded")
+for name in [name for name in os.environ if name.startswith(("ATEN_", "GOMP_", "KMP_", "MKL_", "OMP_"))]:
+    del os.environ[name]
+os.environ.update(NUMERICS)
+
+
+class InputError(Exception):
+    """A parameter or a file is not what it must be; the message is one sentence for the user."""
+
+
+def _one_sentence(kind, error, traceback):
+    if issubclass(kind, (InputError, OSError)):
+        print(f"error: {error}", file=sys.stderr)
+    elif issubclass(kind, ModuleNotFoundError):
+        print(f"error: {error}; `pip install -r requirements.txt` installs what the stages need", file=sys.stderr)
+    elif issubclass(kind, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, traceback)
+
+
+sys.excepthook = _one_sentence

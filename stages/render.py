@@ -1,0 +1,101 @@
+"""Stage `render`: the article's figure, from metrics/results.json alone. The same numbers give the same bytes."""
+
+import io
+import sys
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from stages import InputError, files
+
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]  # Okabe & Ito: colour-blind safe
+DASHES = ["-", "--", "-.", ":"]
+MOST_NAMED = 10  # seeds in the legend
+GROUPS = ["query", "payload", "noise"]
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "svg.hashsalt": "feature-recovery",
+    "svg.fonttype": "path",
+}
+
+
+def draw(results: dict) -> Figure:
+    """The error curves of all seeds, and both response maps of the first seed."""
+    figure = Figure(figsize=(9.6, 4.4), dpi=150)
+    margins = {"left": 0.07, "right": 0.99, "top": 0.93, "bottom": 0.11, "wspace": 0.04}
+    curves, gap, query, value = figure.subplots(1, 4, width_ratios=[2.1, 0.35, 1, 1], gridspec_kw=margins)
+    gap.remove()  # room for the row labels
+    draw_curves(curves, results)
+    first, result = next(iter(results["seeds"].items()))
+    draw_response(query, result["query"]["response"], "q", "Query response  R Wq")
+    draw_response(value, result["value"]["response"], "v", "Value response  R Wv")
+    query.set_xlabel(f"query coordinate (seed {first})")
+    value.set_xlabel(f"value coordinate (seed {first})")
+    value.tick_params(labelleft=False)
+    return figure
+
+
+def draw_curves(axes, results: dict) -> None:
+    """Held-out error over training steps, one line per seed, between its two bounds."""
+    seeds = results["seeds"]
+    for i, seed in enumerate(seeds):
+        trace = [row for row in results["training"] if str(row["seed"]) == seed]
+        axes.semilogy(
+            [row["step"] for row in trace],
+            [row["heldout_mse"] for row in trace],
+            color=COLOURS[i % len(COLOURS)],
+            linestyle=DASHES[i % len(DASHES)],
+            label=f"seed {seed}",
+        )
+    uniform = sum(result["uniform_mse"] for result in seeds.values()) / len(seeds)
+    floor = sys.float_info.epsilon**2
+    for error, name, side in [(uniform, f"uniform attention  {uniform:.3f}", "bottom"), (floor, "float64 ε²", "top")]:
+        axes.axhline(error, color="0.6", linewidth=0.8, zorder=0)
+        axes.text(0.99, error, name, transform=axes.get_yaxis_transform(), ha="right", va=side, color="0.4")
+    axes.set_ylim(bottom=floor / 1e3)
+    axes.set_title("Prediction error on held-out examples", loc="left")
+    axes.set_xlabel("training step")
+    axes.set_ylabel("mean squared error")
+    axes.set_xlim(left=0)
+    if len(seeds) <= MOST_NAMED:
+        axes.legend(loc="center right")
+
+
+def draw_response(axes, response: list[list[float]], letter: str, title: str) -> None:
+    """One response map (9, 3) as a heat map with its rounded numbers, rows in the order of the latent coordinates."""
+    bound = max(1.0, *(abs(entry) for row in response for entry in row))
+    axes.imshow(response, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto")
+    for i, row in enumerate(response):
+        for j, entry in enumerate(row):
+            text = f"{entry:.2f}".replace("-0.00", "0.00")
+            axes.text(j, i, text, ha="center", va="center", color="white" if abs(entry) > 0.6 * bound else "black")
+    for boundary in (2.5, 5.5):
+        axes.axhline(boundary, color="black", linewidth=1)
+    axes.set_title(title, loc="left")
+    axes.set_xticks(range(3), [f"{letter}{j}" for j in (1, 2, 3)])
+    axes.set_yticks(range(9), [f"{group} {i}" for group in GROUPS for i in (1, 2, 3)])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def main() -> None:
+    matplotlib.rcdefaults()  # whatever the user's own style files say
+    matplotlib.rcParams.update(STYLE)
+    try:
+        figure = draw(files.read_json("metrics/results.json"))
+    except (KeyError, TypeError, StopIteration) as error:
+        raise InputError("metrics/results.json is not what `evaluate` writes") from error
+    for suffix, metadata in [("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})]:
+        content = io.BytesIO()
+        figure.savefig(content, format=suffix, metadata=metadata)
+        files.write(f"plots/feature-recovery.{suffix}", content.getvalue())
+    print("plots/feature-recovery.png and .svg")
+
+
+if __name__ == "__main__":
+    main()

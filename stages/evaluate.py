@@ -52,7 +52,7 @@ def row(result: dict) -> dict[str, float | str]:
         "R2": min(result["query"]["r2"] + result["value"]["r2"]),
         "erase_payload": "{:.3f}-{:.3f}".format(*_range(tried["erase_payload"])),
         "erase_query": "{:.3f}-{:.3f}".format(*_range(tried["erase_query"])),
-        "log10_interchange": _log10(max(swap["error"] for swap in tried["interchange"].values())),
+        "log10_interchange": _log10(max(swap["mse"] for swap in tried["interchange"].values())),
         "log10_mse": _log10(result["heldout_mse"]),
         "log10_shift": _log10(max(tried["shift_all"], *tried["shift_one"].values())),
         "uniform": result["uniform_mse"],

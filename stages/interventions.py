@@ -40,7 +40,7 @@ def measure(answer, truth, request: torch.Tensor, records: torch.Tensor, by: flo
 
     erase_query, erase_payload: the prediction against the original target, by feature. shift_all: how far the prediction
     moves when `by` is added to every irrelevant coordinate at once; shift_one: to each alone, for leaks of opposite sign
-    cancel in the sum. interchange: `error` is the student's answer against the teacher's answer to the same interchange,
+    cancel in the sum. interchange: `mse` is the student's answer against the teacher's answer to the same interchange,
     `effect` how far the interchange moves the teacher's answer (Geiger et al. 2021, "Causal abstractions of neural
     networks").
     """
@@ -48,7 +48,7 @@ def measure(answer, truth, request: torch.Tensor, records: torch.Tensor, by: flo
 
     def interchanged(*latents):
         counterfactual = truth(*latents)
-        return {"error": mse(answer(*latents), counterfactual), "effect": mse(counterfactual, target)}
+        return {"mse": mse(answer(*latents), counterfactual), "effect": mse(counterfactual, target)}
 
     return {
         "erase_query": {FEATURES[i]: mse(answer(erase(request, i), records), target) for i in range(9)[QUERY]},

@@ -4,7 +4,6 @@ import math
 import sys
 
 import msgspec
-import torch
 
 from stages import files, params, tensors
 from stages.interventions import measure
@@ -75,9 +74,7 @@ def main() -> None:
 
     results, traces = {}, []
     for seed in settings.seeds:
-        latents = tensors.load(
-            f"data/heldout/{seed}.safetensors", request=(HELDOUT, 9), records=(HELDOUT, 4, 9)
-        )
+        latents = tensors.load(f"data/heldout/{seed}.safetensors", request=(HELDOUT, 9), records=(HELDOUT, 4, 9))
         weights = tensors.load(f"models/{seed}.safetensors", Wq=(9, 3), Wv=(9, 3))
         results[seed] = evaluate(*weights, *latents, mixing, keys, settings.interventions.shift)
         traces += [{"seed": seed, **step} for step in files.read_csv(f"plots/training/{seed}.csv")]

@@ -20,7 +20,7 @@ def write(path: str | Path, content: bytes) -> None:
 
 
 def write_json(path: str | Path, value) -> None:
-    """Write indented JSON with the innermost lists and mappings on one line each, such as the rows of a matrix (never the whole).
+    """Write indented JSON, with the innermost lists and mappings on one line each, such as the rows of a matrix.
 
     Raises ValueError for NaN and infinity, which JSON does not have.
     """
@@ -34,7 +34,7 @@ def read_json(path: str | Path):
     try:
         return json.loads(Path(path).read_bytes())
     except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}); `git restore {path}` brings the committed one back") from error
+        raise InputError(f"{path} is not JSON ({error}); `git restore {path}` brings it back") from error
 
 
 def write_csv(path: str | Path, rows: list[dict]) -> None:
@@ -49,10 +49,10 @@ def write_csv(path: str | Path, rows: list[dict]) -> None:
 def read_csv(path: str | Path) -> list[dict[str, int | float]]:
     """Read rows of numbers. Raises InputError if there is anything else; OSError if there is no such file."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with Path(path).open(encoding="utf-8", newline="") as file:
             return [{name: json.loads(number) for name, number in row.items()} for row in csv.DictReader(file)]
     except (ValueError, TypeError, AttributeError, csv.Error) as error:
-        raise InputError(f"{path} is not a table of numbers; `git restore {path}` brings the committed one back") from error
+        raise InputError(f"{path} is not a table of numbers; `git restore {path}` brings it back") from error
 
 
 def keep_seeds(directory: str | Path, suffix: str, seeds: list[int]) -> None:

@@ -38,11 +38,11 @@ def interchange(latents: torch.Tensor, feature: int) -> torch.Tensor:
 def measure(answer, truth, request: torch.Tensor, records: torch.Tensor, by: float) -> dict:
     """Every single intervention's result, as mean squared errors.
 
-    erase_query, erase_payload: the prediction against the original target, by feature. shift_all: how far the prediction
-    moves when `by` is added to every irrelevant coordinate at once; shift_one: to each alone, for leaks of opposite sign
-    cancel in the sum. interchange: `mse` is the student's answer against the teacher's answer to the same interchange,
-    `effect` how far the interchange moves the teacher's answer (Geiger et al. 2021, "Causal abstractions of neural
-    networks").
+    erase_query, erase_payload: the prediction against the original target, by feature.
+    shift_all: how far the prediction moves when `by` is added to every irrelevant coordinate at once.
+    shift_one: the same for each alone, because leaks of opposite sign cancel in the sum.
+    interchange: `mse` is the student's answer against the teacher's answer to the same interchange, `effect` how far
+    the interchange moves the teacher's answer (Geiger et al. 2021, "Causal abstractions of neural networks").
     """
     target, prediction = truth(request, records), answer(request, records)
 

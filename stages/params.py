@@ -3,7 +3,7 @@
 import re
 import reprlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 import yaml
@@ -56,7 +56,7 @@ def load(path: str | Path = "params.yaml") -> Params:
     Raises InputError, in one sentence, for a file that cannot be read as YAML and for any unknown, missing,
     ill-typed or out-of-range value; OSError if there is no such file.
     """
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
         raise InputError(f"{path} is larger than {LARGEST_FILE} bytes, which no set of parameters is")
@@ -77,7 +77,10 @@ def _explain(error: msgspec.ValidationError, raw) -> str:
     problem, _, place = str(error).partition(" - at `$")
     key = place.strip(".`")
     if not problem.startswith("Expected"):
-        return problem + (f" in {key}" if key else "")
+        section = Params.__annotations__.get(key)
+        if problem.startswith("Object"):  # an unknown or a missing key
+            problem += f", expected {', '.join((section or Params).__struct_fields__)}"
+        return f"{key}: {problem}" if section else problem
     found = raw
     for part in re.findall(r"\w+", key):
         found = found[int(part) if isinstance(found, list) else part]
@@ -94,8 +97,8 @@ def _whole_numbers(node):
 class _Yaml12(yaml.SafeLoader):
     """Plain YAML 1.2, as DVC reads it: 1e-2 is a number, 010 is ten, `yes` is text; a key may stand only once."""
 
-    yaml_implicit_resolvers = {}
-    yaml_constructors = {}
+    yaml_implicit_resolvers: ClassVar = {}
+    yaml_constructors: ClassVar = {}
 
     def mapping(self, node):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -120,8 +123,9 @@ class _Yaml12(yaml.SafeLoader):
         raise yaml.constructor.ConstructorError(None, None, "not a number", node.start_mark)
 
 
-_NUMBER = r"[-+]?(0x[\da-fA-F]+|0o[0-7]+|0b[01]+|\d+(_\d+)*(\.(\d+(_\d+)*)?)?([eE][-+]?\d+)?|\.\d+(_\d+)*([eE][-+]?\d+)?)$"
-_Yaml12.add_implicit_resolver("!number", re.compile(_NUMBER, re.ASCII), list("-+.0123456789"))
+_DIGITS = r"[0-9]+(_[0-9]+)*"
+_NUMBER = rf"[-+]?(0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+|({_DIGITS}(\.({_DIGITS})?)?|\.{_DIGITS})([eE][-+]?[0-9]+)?)$"
+_Yaml12.add_implicit_resolver("!number", re.compile(_NUMBER), list("-+.0123456789"))
 _Yaml12.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("(true|false)$", re.I), list("tTfF"))
 _Yaml12.add_implicit_resolver("tag:yaml.org,2002:null", re.compile("(~|null|)$", re.I), ["~", "n", "N", ""])
 _Yaml12.add_constructor("!number", _Yaml12.number)

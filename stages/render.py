@@ -8,7 +8,15 @@ from matplotlib.figure import Figure
 
 from stages import InputError, files
 
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]  # Okabe & Ito: colour-blind safe
+COLOURS = [
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#E69F00",
+    "#000000",
+]  # Okabe & Ito, colour-blind safe
 DASHES = ["-", "--", "-.", ":"]
 MOST_NAMED = 10  # seeds in the legend
 GROUPS = ["query", "payload", "noise"]

@@ -2,22 +2,35 @@
 
 from collections.abc import Iterator
 
+import numpy
 import torch
 from torch.optim.adam import adam
 
-from stages.task import CHUNK, attend, draw_latents, teacher
+from stages.task import CHUNK, Normal, attend, draw_latents, teacher
 
 # The defaults of torch.optim.Adam, and its fused kernel: unfused, the square root differs between CPU models. The
 # function does not load PyTorch's compiler as the class does, which takes longer than the training.
-ADAM = dict(beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, amsgrad=False, maximize=False, fused=True)
+ADAM = {
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "eps": 1e-8,
+    "weight_decay": 0,
+    "amsgrad": False,
+    "maximize": False,
+    "fused": True,
+}
 INITIAL_SCALE = 0.2  # standard deviation of the initial weights
 
 
-def initialise(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+def normals(seed: int) -> Normal:
+    """A run's own random stream, first of its initial weights, then of its batches; twice as fast as torch.randn."""
+    generator = numpy.random.default_rng(seed)
+    return lambda *shape: torch.from_numpy(generator.standard_normal(shape))
+
+
+def initialise(normal: Normal) -> tuple[torch.Tensor, torch.Tensor]:
     """The untrained Wq (9, 3) and Wv (9, 3)."""
-    Wq = INITIAL_SCALE * torch.randn(9, 3, generator=generator, dtype=torch.float64)
-    Wv = INITIAL_SCALE * torch.randn(9, 3, generator=generator, dtype=torch.float64)
-    return Wq, Wv
+    return INITIAL_SCALE * normal(9, 3), INITIAL_SCALE * normal(9, 3)
 
 
 def predict(Wq, Wv, request, records, keys) -> torch.Tensor:
@@ -26,10 +39,10 @@ def predict(Wq, Wv, request, records, keys) -> torch.Tensor:
     return attend(request @ Wq, values, keys)
 
 
-def batches(generator: torch.Generator, batch_size: int, mixing, keys) -> Iterator[tuple]:
+def batches(normal: Normal, batch_size: int, mixing, keys) -> Iterator[tuple]:
     """An endless stream of fresh training batches: mixed request (B, 9), mixed records (B, 4, 9), target (B, 3)."""
     while True:
-        request, records = draw_latents(generator, CHUNK, batch_size)
+        request, records = draw_latents(normal, CHUNK, batch_size)
         yield from zip(request @ mixing, records @ mixing, teacher(request, records, keys), strict=True)
 
 

@@ -1,6 +1,11 @@
 """The task: nine known latent coordinates, hidden behind a fixed mixing, and the teacher that uses six of them."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
+
+Normal = Callable[..., torch.Tensor]  # a stream of standard normals: normal(*shape) draws the next float64 tensor
 
 QUERY, PAYLOAD, NOISE = slice(0, 3), slice(3, 6), slice(6, 9)  # columns of the latent coordinates
 FEATURES = [f"{group} {i}" for group in ("query", "payload", "noise") for i in (1, 2, 3)]
@@ -20,18 +25,18 @@ def draw_mixing(generator: torch.Generator) -> torch.Tensor:
     return q * r.diagonal().sign()
 
 
-def draw_latents(generator: torch.Generator, *shape: int) -> tuple[torch.Tensor, torch.Tensor]:
+def draw_latents(normal: Normal, *shape: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Latent coordinates of `shape` examples: request (*shape, 9) and records (*shape, 4, 9), standard normal but
     for the request's scaled query features (article, "The task")."""
-    request = torch.randn(*shape, 9, generator=generator, dtype=torch.float64)
-    records = torch.randn(*shape, 4, 9, generator=generator, dtype=torch.float64)
+    request, records = normal(*shape, 9), normal(*shape, 4, 9)
     request[..., QUERY] *= REQUEST_SCALE
     return request, records
 
 
 def draw_heldout(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The held-out latents of a run, request (4096, 9) and records (4096, 4, 9): those of the published run."""
-    return draw_latents(torch.Generator().manual_seed(10_000 + seed), HELDOUT)
+    generator = torch.Generator().manual_seed(10_000 + seed)
+    return draw_latents(partial(torch.randn, generator=generator, dtype=torch.float64), HELDOUT)
 
 
 def attend(query: torch.Tensor, values: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:

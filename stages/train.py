@@ -6,7 +6,7 @@ import torch
 from tqdm import tqdm
 
 from stages import files, params, tensors
-from stages.student import batches, initialise, predict, train
+from stages.student import batches, initialise, normals, predict, train
 from stages.task import HELDOUT, mse, teacher
 
 TRACE_ROWS = 120
@@ -15,15 +15,13 @@ TRACE_ROWS = 120
 def main(seed: int) -> None:
     settings = params.load().train
     mixing, keys = tensors.load("data/mixing.safetensors", mixing=(9, 9), keys=(4, 3))
-    request, records = tensors.load(
-        f"data/heldout/{seed}.safetensors", request=(HELDOUT, 9), records=(HELDOUT, 4, 9)
-    )
+    request, records = tensors.load(f"data/heldout/{seed}.safetensors", request=(HELDOUT, 9), records=(HELDOUT, 4, 9))
     target = teacher(request, records, keys)
     request, records = request @ mixing, records @ mixing
 
-    generator = torch.Generator().manual_seed(seed)
-    Wq, Wv = initialise(generator)
-    stream = batches(generator, settings.batch_size, mixing, keys)
+    normal = normals(seed)
+    Wq, Wv = initialise(normal)
+    stream = batches(normal, settings.batch_size, mixing, keys)
     steps = train(Wq, Wv, stream, keys, settings.lr, settings.steps)
 
     spacing = max(1, settings.steps // TRACE_ROWS)

@@ -35,7 +35,7 @@ class Interventions(_Section):
 
     def __post_init__(self):
         if abs(self.shift) < 1e-3:
-            raise ValueError(f"interventions.shift is {self.shift:g}, expected at least 0.001 away from 0")
+            raise ValueError(f"shift is {self.shift:g}, expected at least 0.001 away from 0")
 
 
 class Params(_Section):

@@ -6,7 +6,7 @@ and `truth` the teacher's, both functions of the latents (request, records) → 
 
 import torch
 
-from stages.task import FEATURES, NOISE, PAYLOAD, QUERY, mse
+from stages.task import FEATURES, NOISE, PAYLOAD, QUERY, error
 
 IRRELEVANT = {  # the coordinates each input's map should ignore
     "request": [*range(9)[PAYLOAD], *range(9)[NOISE]],
@@ -14,8 +14,8 @@ IRRELEVANT = {  # the coordinates each input's map should ignore
 }
 
 
-def erase(latents: torch.Tensor, feature: int) -> torch.Tensor:
-    """The latents with one coordinate set to 0."""
+def erase(latents: torch.Tensor, feature: int | slice) -> torch.Tensor:
+    """The latents with one coordinate, or a group of them, set to 0."""
     changed = latents.clone()
     changed[..., feature] = 0
     return changed
@@ -35,39 +35,32 @@ def interchange(latents: torch.Tensor, feature: int) -> torch.Tensor:
     return changed
 
 
-def measure(answer, truth, request: torch.Tensor, records: torch.Tensor, by: float) -> dict:
-    """Every single intervention's result, as mean squared errors.
+def measure(answer, truth, request: torch.Tensor, records: torch.Tensor, by: float) -> dict[str, dict[str, dict]]:
+    """Every single intervention's result, a mean squared error with its sampling error.
 
-    erase_query, erase_payload: the prediction against the original target, by feature.
-    shift_all: how far the prediction moves when `by` is added to every irrelevant coordinate at once.
-    shift_one: the same for each alone, because leaks of opposite sign cancel in the sum.
-    interchange: `mse` is the student's answer against the teacher's answer to the same interchange, `effect` how far
-    the interchange moves the teacher's answer (Geiger et al. 2021, "Causal abstractions of neural networks").
+    erase_query, erase_payload: the prediction against the original target, by feature; erase_group: all three at once.
+    shift: how far the prediction moves when `by` is added to all irrelevant coordinates, and to each alone, because
+    leaks of opposite sign cancel in the sum.
+    interchange: the student's answer against the teacher's answer to the same interchange (Geiger et al. 2021, "Causal
+    abstractions of neural networks"); interchange_effect: how far it moves the teacher's answer.
     """
     target, prediction = truth(request, records), answer(request, records)
+    query, payload = range(9)[QUERY], range(9)[PAYLOAD]
 
-    def interchanged(*latents):
-        counterfactual = truth(*latents)
-        return {"mse": mse(answer(*latents), counterfactual), "effect": mse(counterfactual, target)}
+    shifted = {"all": (shift(request, IRRELEVANT["request"], by), shift(records, IRRELEVANT["records"], by))}
+    shifted |= {f"request {FEATURES[i]}": (shift(request, [i], by), records) for i in IRRELEVANT["request"]}
+    shifted |= {f"records {FEATURES[i]}": (request, shift(records, [i], by)) for i in IRRELEVANT["records"]}
+    swapped = {FEATURES[i]: (interchange(request, i), records) for i in query}
+    swapped |= {FEATURES[i]: (request, interchange(records, i)) for i in payload}
 
     return {
-        "erase_query": {FEATURES[i]: mse(answer(erase(request, i), records), target) for i in range(9)[QUERY]},
-        "erase_payload": {FEATURES[i]: mse(answer(request, erase(records, i)), target) for i in range(9)[PAYLOAD]},
-        "shift_all": mse(
-            answer(shift(request, IRRELEVANT["request"], by), shift(records, IRRELEVANT["records"], by)), prediction
-        ),
-        "shift_one": {
-            **{
-                f"request {FEATURES[i]}": mse(answer(shift(request, [i], by), records), prediction)
-                for i in IRRELEVANT["request"]
-            },
-            **{
-                f"records {FEATURES[i]}": mse(answer(request, shift(records, [i], by)), prediction)
-                for i in IRRELEVANT["records"]
-            },
+        "erase_query": {FEATURES[i]: error(answer(erase(request, i), records), target) for i in query},
+        "erase_payload": {FEATURES[i]: error(answer(request, erase(records, i)), target) for i in payload},
+        "erase_group": {
+            "query": error(answer(erase(request, QUERY), records), target),
+            "payload": error(answer(request, erase(records, PAYLOAD)), target),
         },
-        "interchange": {
-            **{FEATURES[i]: interchanged(interchange(request, i), records) for i in range(9)[QUERY]},
-            **{FEATURES[i]: interchanged(request, interchange(records, i)) for i in range(9)[PAYLOAD]},
-        },
+        "shift": {name: error(answer(*latents), prediction) for name, latents in shifted.items()},
+        "interchange": {name: error(answer(*latents), truth(*latents)) for name, latents in swapped.items()},
+        "interchange_effect": {name: error(truth(*latents), target) for name, latents in swapped.items()},
     }

@@ -60,7 +60,7 @@ def draw_curves(axes, results: dict) -> None:
             linestyle=DASHES[i % len(DASHES)],
             label=f"seed {seed}",
         )
-    uniform = sum(result["uniform_mse"] for result in seeds.values()) / len(seeds)
+    uniform = sum(result["uniform"]["mse"] for result in seeds.values()) / len(seeds)
     floor = sys.float_info.epsilon**2
     for error, name, side in [(uniform, f"uniform attention  {uniform:.3f}", "bottom"), (floor, "float64 ε²", "top")]:
         axes.axhline(error, color="0.6", linewidth=0.8, zorder=0)

@@ -61,3 +61,9 @@ def uniform(records: torch.Tensor) -> torch.Tensor:
 def mse(prediction: torch.Tensor, target: torch.Tensor) -> float:
     """Mean squared error over examples and coordinates."""
     return ((prediction - target) ** 2).mean().item()
+
+
+def error(prediction: torch.Tensor, target: torch.Tensor) -> dict[str, float]:
+    """The mean squared error of predictions (B, 3), and its standard error: the sampling error of B examples."""
+    by_example = ((prediction - target) ** 2).mean(-1)  # (B,)
+    return {"mse": by_example.mean().item(), "standard_error": (by_example.std() / len(by_example) ** 0.5).item()}

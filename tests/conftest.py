@@ -76,7 +76,10 @@ def fresh(tmp_path_factory) -> Project:
     """The project as it is in the working tree, committed: nothing run, nothing in DVC's cache."""
     project = Project(tmp_path_factory.mktemp("fresh") / "project")
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     )
     for name in listed.stdout.decode().split("\0"):
         if (ROOT / name).is_file():
@@ -100,3 +103,13 @@ def trained(fresh, tmp_path_factory) -> Project:
 def project(trained, tmp_path) -> Project:
     """A reproduced project with few training steps, to be changed at will."""
     return trained.copy(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def mixing():
+    """A random orthogonal matrix (9, 9), not the project's."""
+    import torch
+
+    from stages.task import draw_mixing
+
+    return draw_mixing(torch.Generator().manual_seed(123))

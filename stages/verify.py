@@ -1,0 +1,162 @@
+"""Stage `verify`: every claim, published or predicted, beside what was measured, and whether it holds.
+
+`python -m stages.verify --against HEAD` tells of a fresh run whether it has the committed numbers: identical, within
+rounding (as on another kind of processor, where the last bits differ), or different.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from statistics import NormalDist
+
+import yaml
+
+from stages import InputError, files
+
+CONFIDENCE = 0.99  # that no prediction which is true fails, of all that are checked together
+# The unit roundoff times the roundings in a row that lead to a prediction: the products over 9 coordinates that mix and
+# project an input, and the sum over 4 records. To first order, rounding moves numbers of size one by no more.
+ROUNDING = (9 + 9 + 4) * sys.float_info.epsilon / 2
+SQUARED = {"mse", "standard_error", "r2_gap", "train_mse", "heldout_mse"}  # compared as their square roots
+
+
+def leaves(node, path: str = "") -> dict[str, float]:
+    """Every number in nested lists and mappings, under its dotted path."""
+    if not isinstance(node, dict | list):
+        return {path: node}
+    items = node.items() if isinstance(node, dict) else enumerate(node)
+    return {
+        name: value
+        for key, child in items
+        for name, value in leaves(child, f"{path}.{key}" if path else f"{key}").items()
+    }
+
+
+def judge(claim: dict, numbers: dict[str, float], shift: float, z: float) -> dict:
+    """A claim's row: what was expected, the lowest and highest measurement, the band they must lie in, and `holds`,
+    which is None where nothing was measured, such as a seed that did not run."""
+    found = {name: value for name, value in numbers.items() if fnmatch(name, claim["of"])}
+    measured = [min(found.values()), max(found.values())] if found else None
+    row = {"claim": claim["claim"], "source": claim["source"], "measured": measured}
+    if "predicted" in claim:
+        expected = claim["predicted"]
+        errors = {name: z * numbers[name.removesuffix("mse") + "standard_error"] for name in found}
+        widest = max(errors.values(), default=0)
+        band = [expected - widest, expected + widest]
+        holds = all(abs(value - expected) <= errors[name] for name, value in found.items())
+    elif "digits" in claim:
+        expected = [float(claim["digits"][0]), float(claim["digits"][-1])]
+        half = 0.5 * 10 ** -len(claim["digits"][0].partition(".")[2])
+        band = [expected[0] - half, expected[1] + half]
+        holds = bool(found) and all(abs(value - end) <= half for value, end in zip(measured, expected, strict=True))
+    elif "above" in claim:
+        expected, band = claim["above"], [claim["above"], None]
+        holds = bool(found) and measured[0] > expected
+    else:
+        expected = claim["precision"]
+        band = [0, (ROUNDING * (abs(shift) if ".shift." in claim["of"] else 1)) ** 2]
+        holds = bool(found) and measured[1] <= band[1]
+    return {**row, "expected": expected, "band": band, "holds": holds if found else None}
+
+
+def verify(claims: list[dict], results: dict) -> list[dict]:
+    """The rows of all claims.
+
+    A prediction holds if each measurement is within z standard errors of it, both from the same held-out examples; z is
+    the normal quantile at which all of them together would stray by chance in 1 − CONFIDENCE of runs (Bonferroni).
+    """
+    numbers = leaves({"seeds": results["seeds"]})
+    predicted = sum(fnmatch(name, claim["of"]) for claim in claims if "predicted" in claim for name in numbers)
+    z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / (2 * max(predicted, 1)))
+    return [judge(claim, numbers, results["parameters"]["interventions"]["shift"], z) for claim in claims]
+
+
+def table(rows: list[dict]) -> str:
+    """The rows as a table that reads well on a terminal and is Markdown."""
+    lines = [("claim", "expected", "measured", "band", "holds", "source")]
+    for row in rows:
+        holds = {True: "yes", False: "NO", None: "not run"}[row["holds"]]
+        expected, measured, band = _interval(row["expected"]), _interval(row["measured"]), _interval(row["band"], 4)
+        lines.append((row["claim"], expected, measured, band, holds, row["source"]))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, tuple("-" * width for width in widths))
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )
+
+
+def _interval(value, digits: int = 3) -> str:
+    if value is None:
+        return "—"
+    low, high = (_number(end, digits) for end in (value if isinstance(value, list) else [value, value]))
+    if high == "∞":
+        return f"> {low}"
+    if low == "0" != high:
+        return f"< {high}"
+    return low if low == high else f"{low} – {high}"
+
+
+def _number(value: float | None, digits: int) -> str:
+    if value is None:
+        return "∞"
+    if abs(value) < 1e-3:
+        return f"{value:.1e}" if value else "0"
+    return f"{value:.6f}" if 0.99 < value < 1 else f"{value:.{digits}f}"
+
+
+def compare(fresh: dict, committed: dict, shift: float) -> list[tuple[str, str, float]]:
+    """Metric by metric: its name, "identical", "within rounding" or "different", and the largest difference."""
+    fresh, committed = leaves(fresh), leaves(committed)
+    worst: dict[str, tuple[bool, float]] = {}
+    for name in [*fresh, *(name for name in committed if name not in fresh)]:
+        key = name.rpartition(".")[2] if not name.rpartition(".")[2].isdigit() else name.split(".")[-2]
+        metric = ".".join(part for part in name.split(".") if not (part.isdigit() or " " in part))
+        a, b = fresh.get(name), committed.get(name)
+        if not all(isinstance(value, int | float) for value in (a, b)):
+            difference = 0.0 if a == b else float("inf")
+        elif key in SQUARED:
+            difference = abs(a**0.5 - b**0.5)
+        else:
+            difference = abs(a - b)
+        same, largest = worst.get(metric, (True, 0.0))
+        worst[metric] = (same and a == b, max(largest, difference))
+    limit = ROUNDING * max(1, abs(shift))
+    return [
+        (metric, "identical" if same else "within rounding" if largest <= limit else "different", largest)
+        for metric, (same, largest) in worst.items()
+    ]
+
+
+def against(revision: str) -> int:
+    """Compare metrics/results.json with that of a Git revision and print it; 0 if all is the same but for rounding."""
+    shown = subprocess.run(["git", "show", f"{revision}:metrics/results.json"], capture_output=True, text=True)
+    if shown.returncode:
+        raise InputError(f"no metrics/results.json in the Git revision {revision}: {shown.stderr.strip()}")
+    fresh, committed = files.read_json("metrics/results.json"), json.loads(shown.stdout)
+    rows = compare(fresh, committed, committed["parameters"]["interventions"]["shift"])
+    width = max(len(metric) for metric, _, _ in rows)
+    for metric, verdict, largest in rows:
+        print(f"{metric:{width}}  {verdict}" + (f"  {largest:.1e}" if largest else ""))
+    verdicts = [verdict for _, verdict, _ in rows]
+    print(f"{len(rows)} metrics: " + ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(sorted(verdicts))))
+    return int("different" in verdicts)
+
+
+def main() -> None:
+    rows = verify(yaml.safe_load(Path("stages/claims.yaml").read_bytes()), files.read_json("metrics/results.json"))
+    held = sum(row["holds"] is True for row in rows)
+    files.write_json("metrics/claims.json", {"held": held, "total": len(rows), "claims": rows})
+    print(table(rows))
+    print(f"{held} of {len(rows)} claims hold")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--against", metavar="REVISION", help="compare with the metrics of a Git revision, such as HEAD"
+    )
+    revision = parser.parse_args().against
+    sys.exit(against(revision)) if revision else main()

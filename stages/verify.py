@@ -149,8 +149,9 @@ def main() -> None:
     rows = verify(yaml.safe_load(Path("stages/claims.yaml").read_bytes()), files.read_json("metrics/results.json"))
     held = sum(row["holds"] is True for row in rows)
     files.write_json("metrics/claims.json", {"held": held, "total": len(rows), "claims": rows})
-    print(table(rows))
-    print(f"{held} of {len(rows)} claims hold")
+    text = f"{table(rows)}\n{held} of {len(rows)} claims hold\n"
+    files.write("data/claims.md", text.encode())
+    print(text, end="")
 
 
 if __name__ == "__main__":

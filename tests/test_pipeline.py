@@ -40,16 +40,6 @@ def test_one_seed_more_trains_one_and_one_fewer_none(project):
     assert project.repro() == ["evaluate", "render"]  # the run cache still has the training
 
 
-def test_an_experiment_with_more_seeds_can_be_undone(project):
-    before = project.contents(*OUTPUTS)
-    project.run("dvc exp run -S 'seeds=[0,1,2,7]' -S train.batch_size=64")
-    assert "metrics/seeds/7.json" in project.contents(*OUTPUTS)
-    project.run("git restore . && dvc checkout")
-    project.repro()
-    assert project.contents(*OUTPUTS) == before
-    assert project.run("git status --porcelain").stdout == ""
-
-
 def test_the_heldout_set_steers_nothing(project):
     """Trained beside other held-out examples, the student is the same to the last bit; only its trace differs."""
     before = project.contents("models/0.safetensors", "plots/training/0.csv")

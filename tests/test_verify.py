@@ -1,0 +1,115 @@
+"""The claims: their predictions are those of theory, and a claim that does not hold is told."""
+
+import copy
+import json
+from fnmatch import fnmatch
+
+import pytest
+import yaml
+
+from stages.verify import compare, leaves, table, verify
+from tests import closed_forms
+from tests.conftest import ROOT
+
+CLAIMS = yaml.safe_load((ROOT / "stages/claims.yaml").read_text())
+RESULTS = json.loads((ROOT / "metrics/results.json").read_text())
+PREDICTED = {
+    "uniform attention, S − 1/4": closed_forms.UNIFORM,
+    "erase all query features, S − 1/4": closed_forms.UNIFORM,
+    "erase all payload features, S": closed_forms.ZERO_PREDICTOR,
+    "erase one query feature": closed_forms.ERASE_ONE_QUERY,
+    "erase one payload feature, S/3": closed_forms.ERASE_ONE_PAYLOAD,
+    "interchange of one payload feature moves the target, 2S/3": closed_forms.RESAMPLE_ONE_PAYLOAD,
+}
+
+
+def test_the_predictions_are_the_closed_forms_by_quadrature():
+    predicted = {claim["claim"]: claim["predicted"] for claim in CLAIMS if "predicted" in claim}
+    assert predicted == {name: round(value, 6) for name, value in PREDICTED.items()}
+    assert pytest.approx(closed_forms.ZERO_PREDICTOR - 1 / 4, abs=1e-12) == closed_forms.UNIFORM
+    assert round(closed_forms.UNIFORM_THREE_KEYS, 6) == 0.322061
+
+
+def test_every_claim_holds_of_the_committed_metrics():
+    committed = json.loads((ROOT / "metrics/claims.json").read_text())
+    rows = verify(CLAIMS, RESULTS)
+    assert committed == {"held": len(rows), "total": len(rows), "claims": rows}
+    assert all(row["holds"] is True for row in rows)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=[f"{claim['claim']} ({claim['source']})" for claim in CLAIMS])
+def test_each_claim_fails_when_any_one_of_its_measurements_strays(claim):
+    """Each measurement in turn is moved just past the claim's band."""
+    low, high = verify([claim], RESULTS)[0]["band"]
+    names = [name for name in leaves({"seeds": RESULTS["seeds"]}) if fnmatch(name, claim["of"])]
+    assert names
+    for name in names:
+        (row,) = verify([claim], with_value(name, low - 1e-6 if high is None else high * 1.001))
+        assert row["holds"] is False, name
+        assert "| NO " in table([row])
+
+
+def test_a_published_range_must_be_reached_at_both_ends():
+    (claim,) = [claim for claim in CLAIMS if claim.get("digits") == ["0.139", "0.153"]]
+    results = copy.deepcopy(RESULTS)
+    for result in results["seeds"].values():
+        for tried in result["interventions"]["erase_query"].values():
+            tried["mse"] = 0.146
+    assert verify([claim], results)[0]["holds"] is False
+
+
+def test_a_claim_about_a_seed_that_did_not_run_is_left_open():
+    results = copy.deepcopy(RESULTS)
+    del results["seeds"]["2"]
+    rows = {row["claim"]: row for row in verify(CLAIMS, results)}
+    assert rows["held-out MSE, seed 2"]["holds"] is None
+    assert "not run" in table([rows["held-out MSE, seed 2"]])
+
+
+def test_comparison_tells_rounding_from_difference():
+    path = "seeds.0.query.response.0.0"
+    verdicts = {}
+    for off in (0, 1e-15, 1e-12):
+        rows = compare(with_value(path, leaves(RESULTS)[path] + off), RESULTS, 5)
+        verdicts[off] = {metric: verdict for metric, verdict, _ in rows}
+    metric = "seeds.query.response"
+    assert [verdicts[off].pop(metric) for off in verdicts] == ["identical", "within rounding", "different"]
+    assert all(set(verdict.values()) == {"identical"} for verdict in verdicts.values())
+
+
+def test_errors_are_compared_as_square_roots():
+    """1e-31 beside 1e-30 is rounding; 1e-20 beside it is not, though both are far below any weight's last digit."""
+    for value, expected in [(1e-30, "within rounding"), (1e-20, "different")]:
+        rows = compare(with_value("seeds.0.heldout.mse", value), RESULTS, 5)
+        assert dict(row[:2] for row in rows)["seeds.heldout.mse"] == expected
+
+
+def test_a_metric_that_is_missing_is_a_difference():
+    results = copy.deepcopy(RESULTS)
+    del results["seeds"]["1"]["uniform"]
+    assert ("seeds.uniform.mse", "different", float("inf")) in compare(results, RESULTS, 5)
+
+
+def test_broken_claims_are_told_and_the_run_succeeds(project):
+    project.replace("params.yaml", "lr: 0.03", "lr: 1")
+    project.replace("params.yaml", "steps: 30", "steps: 3")
+    project.replace("params.yaml", "seeds: [0, 1, 2]", "seeds: [0]")
+    output = project.run("dvc repro").stdout
+    claims = json.loads((project.path / "metrics/claims.json").read_text())
+    held = [row["claim"] for row in claims["claims"] if row["holds"]]
+    assert "held-out MSE, seed 0" not in held and "uniform attention, seed 0" in held
+    assert output.count("| NO ") >= 8 and f"{claims['held']} of {claims['total']} claims hold" in output
+    assert project.run("python -m stages.verify --against HEAD", check=False).returncode == 1
+    project.run("git commit -qam 'Three steps'")
+    assert "46 identical" in project.run("python -m stages.verify --against HEAD").stdout
+
+
+def with_value(path: str, value: float) -> dict:
+    """The committed results with one number changed."""
+    results = copy.deepcopy(RESULTS)
+    *parents, last = [int(part) if part.isdigit() and i > 1 else part for i, part in enumerate(path.split("."))]
+    node = results
+    for part in parents:
+        node = node[part]
+    node[last] = value
+    return results

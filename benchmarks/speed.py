@@ -1,0 +1,73 @@
+"""How long the pipeline takes, beside the same work in one straight process without DVC: `python benchmarks/speed.py`.
+
+Works in a temporary clone of the committed project. Wall-clock seconds; medians over ROUNDS, pairs taken in turn.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROUNDS = 5
+STAGES = ["generate", "train", "evaluate", "render"]
+STRAIGHT = """
+import stages.generate, stages.train, stages.evaluate, stages.render
+stages.generate.main()
+for seed in (0, 1, 2):
+    stages.train.main(seed)
+stages.evaluate.main()
+stages.render.main()
+"""
+
+
+def seconds(command: str, clone: Path) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, shell=True, cwd=clone, check=True, capture_output=True, env=os.environ)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with tempfile.TemporaryDirectory() as directory:
+        clone = Path(directory) / "clone"
+        subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
+        os.environ["DVC_SITE_CACHE_DIR"] = f"{directory}/site-cache"
+        clean = "rm -rf .dvc/cache .dvc/tmp data models metrics plots && git checkout -q ."
+
+        seconds("dvc repro render", clone)  # compiles what Python imports
+        pipeline, straight = [], []
+        for _ in range(ROUNDS):
+            seconds(clean, clone)
+            pipeline.append(seconds("dvc repro --force render", clone))
+            seconds(clean, clone)
+            straight.append(seconds(f"python -c '{STRAIGHT}'", clone))
+        ratios = [a / b for a, b in zip(pipeline, straight, strict=True)]
+        print(f"clean dvc repro, generate to render  {statistics.median(pipeline):6.2f} s")
+        print(f"the same in one process              {statistics.median(straight):6.2f} s")
+        print(f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+
+        seconds("dvc repro", clone)
+        print(f"dvc repro with nothing to do         {median('dvc repro', clone):6.2f} s")
+        print(f"dvc --version                        {median('dvc --version', clone):6.2f} s")
+
+        start_up = median("python -c pass", clone)
+        print("stage     start-up  import   work")
+        for stage in STAGES:
+            imported = median(f"python -c 'import stages.{stage}'", clone)
+            whole = median(f"python -m stages.{stage} {0 if stage == 'train' else ''}", clone)
+            print(f"{stage:8}  {start_up:8.2f}  {imported - start_up:6.2f}  {whole - imported:5.2f}")
+
+        seconds("sed -i 's/seeds: .*/seeds: [0, 1, 2, 3]/' params.yaml", clone)
+        print(f"one seed more                        {seconds('dvc repro', clone):6.2f} s")
+
+
+def median(command: str, clone: Path) -> float:
+    return statistics.median(seconds(command, clone) for _ in range(ROUNDS))
+
+
+if __name__ == "__main__":
+    main()

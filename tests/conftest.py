@@ -76,7 +76,10 @@ def fresh(tmp_path_factory) -> Project:
     """The project as it is in the working tree, committed: nothing run, nothing in DVC's cache."""
     project = Project(tmp_path_factory.mktemp("fresh") / "project")
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     )
     for name in listed.stdout.decode().split("\0"):
         if (ROOT / name).is_file():

@@ -1,4 +1,4 @@
-"""The pipeline as its users run it, in a temporary clone: what reruns, what does not, and that it gives the same bytes."""
+"""The pipeline as its users run it, in a temporary clone: what reruns, what does not, and the same bytes each time."""
 
 from tests.conftest import OUTPUTS
 

@@ -1,6 +1,5 @@
 """The results are the same bits on every x86-64 CPU since Haswell, whatever the user's environment says."""
 
-import os
 import platform
 import shlex
 import shutil

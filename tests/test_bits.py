@@ -1,4 +1,7 @@
-"""The results are the same bits on every x86-64 CPU since Haswell, whatever the user's environment says."""
+"""The results are the same bits on every x86-64 CPU since Haswell, whatever the user's environment says.
+
+`pytest -m emulated` runs the proof on other CPUs, which takes two minutes.
+"""
 
 import platform
 import shlex
@@ -39,6 +42,7 @@ def different(found: dict[str, bytes], expected: dict[str, bytes]) -> list[str]:
     return sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
 
 
+@pytest.mark.emulated
 @pytest.mark.skipif(
     platform.machine() != "x86_64" or not shutil.which(QEMU),
     reason=f"emulates other CPUs with {QEMU} (Debian package qemu-user) on an x86-64 host",

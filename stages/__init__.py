@@ -8,17 +8,19 @@ import os
 import sys
 
 # The same bits on every x86-64 CPU since Haswell: no kernels chosen by CPU model, and one thread. PyTorch, MKL and
-# OpenMP read these once, when they are loaded; whatever the user has set for them is put aside.
+# OpenMP read these once, when they are loaded; whatever the user has set for them is put aside, and so is the drawing
+# backend that a notebook sets for Matplotlib and that need not be installed here.
 NUMERICS = {
     "ATEN_CPU_CAPABILITY": "default",
     "MKL_CBWR": "COMPATIBLE",
     "MKL_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
 }
+PUT_ASIDE = ("ATEN_", "GOMP_", "KMP_", "MKL_", "MPLBACKEND", "OMP_")
 
 if "torch" in sys.modules:
     raise ImportError("import stages before torch: the numerics can only be pinned before torch is loaded")
-for name in [name for name in os.environ if name.startswith(("ATEN_", "GOMP_", "KMP_", "MKL_", "OMP_"))]:
+for name in [name for name in os.environ if name.startswith(PUT_ASIDE)]:
     del os.environ[name]
 os.environ.update(NUMERICS)
 
@@ -39,3 +41,9 @@ def _one_sentence(kind, error, traceback):
 
 
 sys.excepthook = _one_sentence
+
+if "glibc.cpu" in os.environ.get("GLIBC_TUNABLES", ""):  # too late to put aside: the C library has read it
+    raise InputError(
+        "GLIBC_TUNABLES hides parts of the CPU from the C library, which changes the last bits of results; "
+        "unset it, or remove glibc.cpu from it"
+    )

@@ -77,7 +77,9 @@ def draw_curves(axes, results: dict) -> None:
 def draw_response(axes, response: list[list[float]], letter: str, title: str) -> None:
     """One response map (9, 3) as a heat map with its rounded numbers, rows in the order of the latent coordinates."""
     bound = max(1.0, *(abs(entry) for row in response for entry in row))
-    axes.imshow(response, cmap="RdBu_r", vmin=-bound, vmax=bound, aspect="auto")
+    # 256 colours: Matplotlib reads their number from the user's style files when it is loaded
+    colours = matplotlib.colormaps["RdBu_r"].resampled(256)
+    axes.imshow(response, cmap=colours, vmin=-bound, vmax=bound, aspect="auto")
     for i, row in enumerate(response):
         for j, entry in enumerate(row):
             text = f"{entry:.2f}".replace("-0.00", "0.00")

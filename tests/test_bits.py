@@ -1,6 +1,6 @@
 """The results are the same bits on every x86-64 CPU since Haswell, whatever the user's environment says.
 
-`pytest -m emulated` runs the proof on other CPUs, which takes two minutes.
+`pytest -m emulated` runs the proof on other CPUs, which takes minutes.
 """
 
 import platform

@@ -100,15 +100,15 @@ def _explain(error: msgspec.ValidationError, raw) -> str:
     """'Expected `float` > 0.0 - at `$.train.lr`' becomes 'train.lr is -1, expected `float` > 0.0'."""
     problem, _, place = str(error).partition(" - at `$")
     key = place.strip(".`")
-    if not problem.startswith("Expected"):
-        section = Params.__annotations__.get(key)
-        if problem.startswith("Object"):  # an unknown or a missing key
-            problem += f", expected {', '.join((section or Params).__struct_fields__)}"
-        return f"{key}: {problem}" if section else problem
+    section = Params.__annotations__.get(key) if key else Params
+    if problem.startswith("Object"):  # an unknown or a missing key
+        problem += f", expected {', '.join(section.__struct_fields__)}"
+    if section and not problem.startswith("Expected"):
+        return f"{key}: {problem}" if key else problem
     found = raw
     for part in re.findall(r"\w+", key):
         found = found[int(part) if isinstance(found, list) else part]
-    return f"{key} is {reprlib.repr(found)}, e{problem[1:]}"
+    return f"{key} is {reprlib.repr(found)}, {problem[0].lower()}{problem[1:]}"
 
 
 def _line(text: str) -> str:

@@ -15,7 +15,6 @@ from stages import InputError
 
 LARGEST_FILE = 20_000  # bytes
 DEEPEST = 20  # levels of nesting
-LONGEST_MESSAGE = 300  # characters
 
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
@@ -67,14 +66,14 @@ def load(path: str | Path = "params.yaml") -> Params:
     try:
         raw = _plain(_parse(content.decode("utf-8-sig")))
     except Exception as error:  # of many kinds: a bad tag alone can be a ValueError, KeyError or AttributeError
-        raise InputError(f"{path} is not plain YAML in UTF-8: {_line(_problem(error))}") from error
+        raise InputError(f"{path} is not plain YAML in UTF-8: {_problem(error)}") from error
     if not isinstance(raw, dict):
-        found = "empty" if raw is None else _line(reprlib.repr(raw))
+        found = "empty" if raw is None else reprlib.repr(raw)
         raise InputError(f"{path} is {found}, expected the keys {', '.join(Params.__struct_fields__)}")
     try:
         return msgspec.convert(raw, Params)
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {_line(_explain(error, raw))}") from error
+        raise InputError(f"{path}: {_explain(error, raw)}") from error
 
 
 def _parse(text: str):
@@ -109,12 +108,6 @@ def _explain(error: msgspec.ValidationError, raw) -> str:
     for part in re.findall(r"\w+", key):
         found = found[int(part) if isinstance(found, list) else part]
     return f"{key} is {reprlib.repr(found)}, {problem[0].lower()}{problem[1:]}"
-
-
-def _line(text: str) -> str:
-    """The text as one printable line of bounded length."""
-    text = "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
-    return text if len(text) <= LONGEST_MESSAGE else f"{text[:LONGEST_MESSAGE]}…"
 
 
 def _plain(node):

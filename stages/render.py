@@ -96,8 +96,8 @@ def main() -> None:
     matplotlib.rcParams.update(STYLE)
     try:
         figure = draw(files.read_json("metrics/results.json"))
-    except (KeyError, TypeError, StopIteration) as error:
-        raise InputError("metrics/results.json is not what `evaluate` writes") from error
+    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+        raise InputError(f"metrics/results.json is not what `evaluate` writes; {files.RECOVERY}") from error
     for suffix, metadata in [("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})]:
         content = io.BytesIO()
         figure.savefig(content, format=suffix, metadata=metadata)

@@ -24,7 +24,7 @@ os.environ.update(NUMERICS)
 
 
 class InputError(Exception):
-    """A parameter or a file is not what it must be; the message is one sentence for the user, whatever the file holds."""
+    """A parameter or a file is not what it must be; the message is one sentence for the user, whatever was in it."""
 
     def __init__(self, sentence: str):
         line = "".join(letter if letter.isprintable() else " " for letter in " ".join(sentence.split()))

@@ -26,7 +26,16 @@ class Project:
             command,
             shell=True,
             cwd=self.path,
-            env=os.environ
+            env=self.environment(**env),
+            capture_output=True,
+            text=True,
+        )
+        assert not check or result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+        return result
+
+    def environment(self, **env: str) -> dict[str, str]:
+        return (
+            os.environ
             | {
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
                 "DVC_SITE_CACHE_DIR": str(self.path.parent / "site-cache"),
@@ -35,12 +44,8 @@ class Project:
                 "GIT_COMMITTER_NAME": "A Reader",
                 "GIT_COMMITTER_EMAIL": "reader@example.org",
             }
-            | env,
-            capture_output=True,
-            text=True,
+            | env
         )
-        assert not check or result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
-        return result
 
     def replace(self, name: str, old: str, new: str) -> None:
         """Edit a file, which must contain `old`."""
@@ -76,7 +81,10 @@ def fresh(tmp_path_factory) -> Project:
     """The project as it is in the working tree, committed: nothing run, nothing in DVC's cache."""
     project = Project(tmp_path_factory.mktemp("fresh") / "project")
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
     )
     for name in listed.stdout.decode().split("\0"):
         if (ROOT / name).is_file():

@@ -26,7 +26,11 @@ os.environ.update(NUMERICS)
 
 
 class InputError(Exception):
-    """A parameter or a file is not what it must be; the message is one sentence for the user."""
+    """A parameter or a file is not what it must be; the message is one sentence for the user, whatever was in it."""
+
+    def __init__(self, sentence: str):
+        line = "".join(letter if letter.isprintable() else " " for letter in " ".join(sentence.split()))
+        super().__init__(line if len(line) <= 400 else f"{line[:200]} … {line[-190:]}")
 
 
 def _one_sentence(kind, error, traceback):

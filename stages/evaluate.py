@@ -73,7 +73,8 @@ def main() -> None:
         latents = tensors.load(f"data/heldout/{seed}.safetensors", request=(HELDOUT, 9), records=(HELDOUT, 4, 9))
         weights = tensors.load(f"models/{seed}.safetensors", Wq=(9, 3), Wv=(9, 3))
         results[seed] = evaluate(*weights, *latents, mixing, keys, settings.interventions.shift)
-        traces += [{"seed": seed, **step} for step in files.read_csv(f"plots/training/{seed}.csv")]
+        trace = files.read_csv(f"plots/training/{seed}.csv", "step", "train_mse", "heldout_mse")
+        traces += [{"seed": seed, **step} for step in trace]
         files.write_json(f"metrics/seeds/{seed}.json", row(results[seed]))
 
     files.write_json(

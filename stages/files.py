@@ -4,10 +4,13 @@ sees half of one."""
 import csv
 import io
 import json
+import math
 import re
 from pathlib import Path
 
 from stages import InputError
+
+RECOVERY = "`dvc repro` makes it anew"
 
 
 def write(path: str | Path, content: bytes) -> None:
@@ -15,16 +18,26 @@ def write(path: str | Path, content: bytes) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error  # a full disk does not name the file
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: str | Path, value) -> None:
     """Write indented JSON, with the innermost lists and mappings on one line each, such as the rows of a matrix.
 
-    Raises ValueError for NaN and infinity, which JSON does not have.
+    Raises InputError for NaN and infinity, which JSON does not have and only inputs far out of range lead to.
     """
-    text = json.dumps(value, indent=1, allow_nan=False)
+    try:
+        text = json.dumps(value, indent=1, allow_nan=False)
+    except ValueError as error:
+        raise InputError(
+            f"{path} would hold NaN or infinity because a file in data/ or models/ is damaged; {RECOVERY}"
+        ) from error
     text = re.sub(r"(?<=\s)[\[{]\s+[^\[\]{}]*[\]}]", lambda innermost: re.sub(r"\s+", " ", innermost.group()), text)
     write(path, (text + "\n").encode())
 
@@ -34,7 +47,7 @@ def read_json(path: str | Path):
     try:
         return json.loads(Path(path).read_bytes())
     except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}); `git restore {path}` brings it back") from error
+        raise InputError(f"{path} is not JSON ({error}); {RECOVERY}") from error
 
 
 def write_csv(path: str | Path, rows: list[dict]) -> None:
@@ -46,13 +59,24 @@ def write_csv(path: str | Path, rows: list[dict]) -> None:
     write(path, text.getvalue().encode())
 
 
-def read_csv(path: str | Path) -> list[dict[str, int | float]]:
-    """Read rows of numbers. Raises InputError if there is anything else; OSError if there is no such file."""
+def read_csv(path: str | Path, *columns: str) -> list[dict[str, int | float]]:
+    """Read rows of finite numbers. Raises InputError if there are other columns, other values or no rows; OSError if
+    there is no such file."""
     try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            return [{name: json.loads(number) for name, number in row.items()} for row in csv.DictReader(file)]
-    except (ValueError, TypeError, AttributeError, csv.Error) as error:
-        raise InputError(f"{path} is not a table of numbers; `git restore {path}` brings it back") from error
+        names, *rows = csv.reader(Path(path).read_text(encoding="utf-8").splitlines(), strict=True)
+        if tuple(names) != columns or not rows:
+            raise ValueError
+        return [dict(zip(names, map(_number, row), strict=True)) for row in rows]
+    except (ValueError, csv.Error) as error:
+        expected = f"expected rows of numbers for {', '.join(columns)}"
+        raise InputError(f"{path} is not a table that `train` writes, {expected}; {RECOVERY}") from error
+
+
+def _number(text: str) -> int | float:
+    number = json.loads(text)
+    if type(number) not in (int, float) or not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 def keep_seeds(directory: str | Path, suffix: str, seeds: list[int]) -> None:

@@ -3,15 +3,18 @@
 import re
 import reprlib
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
-import yaml
 from msgspec import Meta
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
 
 from stages import InputError
 
-LARGEST_FILE = 100_000  # bytes
+LARGEST_FILE = 20_000  # bytes
+DEEPEST = 20  # levels of nesting
 
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
@@ -61,80 +64,59 @@ def load(path: str | Path = "params.yaml") -> Params:
     if len(content) > LARGEST_FILE:
         raise InputError(f"{path} is larger than {LARGEST_FILE} bytes, which no set of parameters is")
     try:
-        raw = yaml.load(content.decode("utf-8-sig"), _Yaml12)
-    except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"{path} is not valid YAML in UTF-8: {' '.join(str(error).split())}") from error
-    except RecursionError:
-        raise InputError(f"{path} is nested too deeply") from None
+        raw = _plain(_parse(content.decode("utf-8-sig")))
+    except Exception as error:  # of many kinds: a bad tag alone can be a ValueError, KeyError or AttributeError
+        raise InputError(f"{path} is not plain YAML in UTF-8: {_problem(error)}") from error
+    if not isinstance(raw, dict):
+        found = "empty" if raw is None else reprlib.repr(raw)
+        raise InputError(f"{path} is {found}, expected the keys {', '.join(Params.__struct_fields__)}")
     try:
-        return msgspec.convert(_whole_numbers(raw), Params)
+        return msgspec.convert(raw, Params)
     except msgspec.ValidationError as error:
         raise InputError(f"{path}: {_explain(error, raw)}") from error
+
+
+def _parse(text: str):
+    """Plain YAML 1.2 by the parser that DVC reads it with, so that 1e-2 or 010 means the same to both."""
+    depth = 0
+    for event in YAML(typ="safe", pure=True).parse(text):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if isinstance(event, AliasEvent):  # a few lines of them can stand for gigabytes
+            raise MarkedYAMLError(problem="found an alias, expected each value in full", problem_mark=event.start_mark)
+        if depth > DEEPEST:  # the parser's time grows with the cube of the depth
+            raise MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def _problem(error: Exception) -> str:
+    if not isinstance(error, MarkedYAMLError):
+        return str(error)
+    problem = error.problem.partition(" with value")[0]  # of a duplicate key, shown wrongly for a list
+    return f"line {error.problem_mark.line + 1}: " + ", ".join(filter(None, [error.context, problem]))
 
 
 def _explain(error: msgspec.ValidationError, raw) -> str:
     """'Expected `float` > 0.0 - at `$.train.lr`' becomes 'train.lr is -1, expected `float` > 0.0'."""
     problem, _, place = str(error).partition(" - at `$")
     key = place.strip(".`")
-    if not problem.startswith("Expected"):
-        section = Params.__annotations__.get(key)
-        if problem.startswith("Object"):  # an unknown or a missing key
-            problem += f", expected {', '.join((section or Params).__struct_fields__)}"
-        return f"{key}: {problem}" if section else problem
+    section = Params.__annotations__.get(key) if key else Params
+    if problem.startswith("Object"):  # an unknown or a missing key
+        problem += f", expected {', '.join(section.__struct_fields__)}"
+    if section and not problem.startswith("Expected"):
+        return f"{key}: {problem}" if key else problem
     found = raw
     for part in re.findall(r"\w+", key):
         found = found[int(part) if isinstance(found, list) else part]
-    return f"{key or 'the document'} is {reprlib.repr(found)}, e{problem[1:]}"
+    return f"{key} is {reprlib.repr(found)}, {problem[0].lower()}{problem[1:]}"
 
 
-def _whole_numbers(node):
+def _plain(node):
     """1.2e3 steps are 1200 steps. Lists stay as they are: DVC names a stage after each item as it is written."""
+    if isinstance(node, set):  # which YAML writes as a mapping without values
+        node = dict.fromkeys(node)
     if isinstance(node, dict):
-        return {key: _whole_numbers(value) for key, value in node.items()}
+        return {str(key): _plain(value) for key, value in node.items()}
     return int(node) if isinstance(node, float) and node.is_integer() else node
-
-
-class _Yaml12(yaml.SafeLoader):
-    """Plain YAML 1.2, as DVC reads it: 1e-2 is a number, 010 is ten, `yes` is text; a key may stand only once."""
-
-    yaml_implicit_resolvers: ClassVar = {}
-    yaml_constructors: ClassVar = {}
-
-    def mapping(self, node):
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for i, key in enumerate(keys):
-            if not isinstance(key, str):
-                raise yaml.constructor.ConstructorError(None, None, "a key is not text", node.value[i][0].start_mark)
-            if key in keys[:i]:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {reprlib.repr(key)} stands twice", node.value[i][0].start_mark
-                )
-        return {key: self.construct_object(value, deep=True) for key, (_, value) in zip(keys, node.value, strict=True)}
-
-    def sequence(self, node):
-        return [self.construct_object(item, deep=True) for item in node.value]
-
-    def number(self, node):
-        for read in (int, lambda text: int(text, 0), float):
-            try:
-                return read(node.value)
-            except ValueError:
-                continue
-        raise yaml.constructor.ConstructorError(None, None, "not a number", node.start_mark)
-
-
-_DIGITS = r"[0-9]+(_[0-9]+)*"
-_NUMBER = rf"[-+]?(0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+|({_DIGITS}(\.({_DIGITS})?)?|\.{_DIGITS})([eE][-+]?[0-9]+)?)$"
-_Yaml12.add_implicit_resolver("!number", re.compile(_NUMBER), list("-+.0123456789"))
-_Yaml12.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("(true|false)$", re.I), list("tTfF"))
-_Yaml12.add_implicit_resolver("tag:yaml.org,2002:null", re.compile("(~|null|)$", re.I), ["~", "n", "N", ""])
-_Yaml12.add_constructor("!number", _Yaml12.number)
-_Yaml12.add_constructor("tag:yaml.org,2002:bool", lambda loader, node: node.value.lower() == "true")
-_Yaml12.add_constructor("tag:yaml.org,2002:null", lambda loader, node: None)
-_Yaml12.add_constructor("tag:yaml.org,2002:str", lambda loader, node: node.value)
-_Yaml12.add_constructor("tag:yaml.org,2002:map", _Yaml12.mapping)
-_Yaml12.add_constructor("tag:yaml.org,2002:seq", _Yaml12.sequence)
-_Yaml12.add_constructor(None, yaml.SafeLoader.construct_undefined)
 
 
 if __name__ == "__main__":

@@ -93,17 +93,26 @@ def draw_response(axes, response: list[list[float]], letter: str, title: str) ->
     axes.spines[:].set_visible(False)
 
 
-def main() -> None:
-    matplotlib.rcdefaults()  # whatever the user's own style files say
-    matplotlib.rcParams.update(STYLE)
-    try:
-        figure = draw(files.read_json("metrics/results.json"))
-    except (KeyError, TypeError, StopIteration) as error:
-        raise InputError("metrics/results.json is not what `evaluate` writes") from error
+def save(figure: Figure) -> dict[str, bytes]:
+    """The figure's files, by suffix."""
+    images = {}
     for suffix, metadata in [("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})]:
         content = io.BytesIO()
         figure.savefig(content, format=suffix, metadata=metadata)
-        files.write(f"plots/feature-recovery.{suffix}", content.getvalue())
+        images[suffix] = content.getvalue()
+    return images
+
+
+def main() -> None:
+    matplotlib.rcdefaults()  # whatever the user's own style files say
+    matplotlib.rcParams.update(STYLE)
+    results = files.read_json("metrics/results.json")
+    try:
+        images = save(draw(results))
+    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+        raise InputError(f"metrics/results.json is not what `evaluate` writes; {files.RECOVERY}") from error
+    for suffix, content in images.items():
+        files.write(f"plots/feature-recovery.{suffix}", content)
     print("plots/feature-recovery.png and .svg")
 
 

@@ -23,20 +23,17 @@ def load(path: str | Path, **shapes: tuple[int, ...]) -> list[torch.Tensor]:
     try:
         found = safetensors.torch.load(Path(path).read_bytes())
     except SafetensorError as error:
-        raise InputError(f"{path} is not a safetensors file ({error}); {_RECOVERY}") from error
+        raise InputError(f"{path} is not a safetensors file ({error}); {files.RECOVERY}") from error
     if set(found) != set(shapes):
-        raise InputError(f"{path} holds {_names(found)}, expected {_names(shapes)}; {_RECOVERY}")
+        raise InputError(f"{path} holds {_names(found)}, expected {_names(shapes)}; {files.RECOVERY}")
     for name, shape in shapes.items():
         tensor = found[name]
         if tensor.dtype != torch.float64 or tensor.shape != shape:
             kind = f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
-            raise InputError(f"{path}: {name} is {kind}, expected float64 {shape}; {_RECOVERY}")
+            raise InputError(f"{path}: {name} is {kind}, expected float64 {shape}; {files.RECOVERY}")
         if not tensor.isfinite().all():
-            raise InputError(f"{path}: {name} holds NaN or infinity, expected finite numbers; {_RECOVERY}")
+            raise InputError(f"{path}: {name} holds NaN or infinity, expected finite numbers; {files.RECOVERY}")
     return [found[name] for name in shapes]
-
-
-_RECOVERY = "`dvc checkout` brings the last good one back"
 
 
 def _names(tensors) -> str:

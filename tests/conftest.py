@@ -26,7 +26,16 @@ class Project:
             command,
             shell=True,
             cwd=self.path,
-            env=os.environ
+            env=self.environment(**env),
+            capture_output=True,
+            text=True,
+        )
+        assert not check or result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+        return result
+
+    def environment(self, **env: str) -> dict[str, str]:
+        return (
+            os.environ
             | {
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
                 "DVC_SITE_CACHE_DIR": str(self.path.parent / "site-cache"),
@@ -35,12 +44,8 @@ class Project:
                 "GIT_COMMITTER_NAME": "A Reader",
                 "GIT_COMMITTER_EMAIL": "reader@example.org",
             }
-            | env,
-            capture_output=True,
-            text=True,
+            | env
         )
-        assert not check or result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
-        return result
 
     def replace(self, name: str, old: str, new: str) -> None:
         """Edit a file, which must contain `old`."""

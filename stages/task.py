@@ -42,9 +42,9 @@ def draw_heldout(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 def attend(query: torch.Tensor, values: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     """Scaled dot-product attention of one query over its records.
 
-    query (..., 3), values (..., n, 3), keys (n, 3) → (..., 3).
+    query (..., 3), values (..., n, 3), keys (n, 3) → (..., 3); keys of each run: (S, n, 3) with query (S, ..., 3).
     """
-    weights = torch.softmax(query @ keys.T / 3**0.5, dim=-1)  # (..., n)
+    weights = torch.softmax(query @ keys.mT / 3**0.5, dim=-1)  # (..., n)
     return (weights.unsqueeze(-2) @ values).squeeze(-2)
 
 

@@ -38,11 +38,17 @@ class Interventions(_Section):
             raise ValueError(f"shift is {self.shift:g}, expected at least 0.001 away from 0")
 
 
+class Population(_Section):
+    size: Annotated[int, Meta(ge=1, le=10_000)]
+
+
 class Params(_Section):
     seeds: Annotated[list[Seed], Meta(min_length=1)]
     mixing: Mixing
     train: Train
     interventions: Interventions
+    population: Population
+    launcher: Annotated[str, Meta(pattern=r"^(python|torchrun( .*)?)$")]
 
     def __post_init__(self):
         twice = sorted({seed for seed in self.seeds if self.seeds.count(seed) > 1})

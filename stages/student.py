@@ -69,11 +69,12 @@ def descend(weights, answer, stream, lr: float, steps: int, amsgrad: bool = Fals
     the gradient of their summed errors is each one's own.
     """
     weights = [W.requires_grad_() for W in weights]
-    means, squares, greatest = ([torch.zeros_like(W) for W in weights] for _ in range(3))
+    means, squares, highest = ([torch.zeros_like(W) for W in weights] for _ in range(3))
+    highest = highest if amsgrad else []
     counts = [torch.zeros(()) for _ in weights]
     for step, (request, records, target) in zip(range(1, steps + 1), stream, strict=False):
         loss = ((answer(request, records) - target) ** 2).mean((-2, -1))
         gradients = torch.autograd.grad(loss.sum(), weights)
         with torch.no_grad():
-            adam(weights, gradients, means, squares, greatest if amsgrad else [], counts, amsgrad=amsgrad, lr=lr, **ADAM)
+            adam(weights, gradients, means, squares, highest, counts, amsgrad=amsgrad, lr=lr, **ADAM)
         yield step, loss.tolist()

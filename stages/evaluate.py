@@ -11,6 +11,8 @@ from stages.recovery import leakage, principal_angle, r2_gap, response_error
 from stages.student import predict
 from stages.task import HELDOUT, PAYLOAD, QUERY, error, teacher, uniform
 
+PARAMETERS = ("seeds", "mixing", "train", "interventions")  # all that the results depend on
+
 
 def evaluate(Wq, Wv, request, records, mixing, keys, shift: float) -> dict:
     """All measurements of one student, from its held-out latents request (B, 9) and records (B, 4, 9)."""
@@ -79,7 +81,7 @@ def main() -> None:
     files.write_json(
         "metrics/results.json",
         {
-            "parameters": msgspec.to_builtins(settings),
+            "parameters": {name: msgspec.to_builtins(getattr(settings, name)) for name in PARAMETERS},
             "keys": keys.tolist(),
             "mixing": mixing.tolist(),
             "seeds": results,

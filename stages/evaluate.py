@@ -1,13 +1,10 @@
 """Stage `evaluate`: what every trained student recovered, measured on its held-out examples and by interventions."""
 
-import math
-import sys
-
 import msgspec
 
 from stages import files, params, tensors
 from stages.interventions import measure
-from stages.recovery import leakage, principal_angle, r2_gap, response_error
+from stages.recovery import leakage, log10, principal_angle, r2_gap, response_error
 from stages.student import predict
 from stages.task import HELDOUT, PAYLOAD, QUERY, error, teacher, uniform
 
@@ -53,15 +50,11 @@ def row(result: dict) -> dict[str, float | str]:
         "R2": min(result["query"]["r2"] + result["value"]["r2"]),
         "erase_payload": f"{min(errors['erase_payload']):.3f}-{max(errors['erase_payload']):.3f}",
         "erase_query": f"{min(errors['erase_query']):.3f}-{max(errors['erase_query']):.3f}",
-        "log10_interchange": _log10(max(errors["interchange"])),
-        "log10_mse": _log10(result["heldout"]["mse"]),
-        "log10_shift": _log10(max(errors["shift"])),
+        "log10_interchange": log10(max(errors["interchange"])),
+        "log10_mse": log10(result["heldout"]["mse"]),
+        "log10_shift": log10(max(errors["shift"])),
         "uniform": result["uniform"]["mse"],
     }
-
-
-def _log10(mse: float) -> float:
-    return math.log10(max(mse, sys.float_info.min))  # an error of exactly 0 has no logarithm
 
 
 def main() -> None:

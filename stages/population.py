@@ -19,7 +19,7 @@ from stages.student import batches, initialise, normals, predict, together, trai
 from stages.task import PAYLOAD, QUERY, draw_heldout, teacher
 
 GROUP = 16  # runs side by side: more are no faster
-LEVELS = (1e-6, 1e-12, 1e-20)
+LEVELS = ("1e-6", "1e-12", "1e-20")
 TRACE_ROWS = 120
 CONFIDENCE = 0.95
 
@@ -53,7 +53,7 @@ def train_runs(seeds: list[int], mixing, keys, settings: params.Train) -> list[d
             {
                 "heldout_mse": (misses**2).mean().item(),
                 "response_error": max(response_error(mixing @ Wq[i], QUERY), response_error(mixing @ Wv[i], PAYLOAD)),
-                "steps": [steps_to(errors[:, i], level) for level in LEVELS],
+                "steps": [steps_to(errors[:, i], float(level)) for level in LEVELS],
                 "trace": [errors[row - 1, i].item() for row in rows],
             }
         )
@@ -111,7 +111,7 @@ def summarise(runs: list[dict], steps: int) -> dict:
         "not_recovered": [seed for seed, done in enumerate(recovered) if not done],
         "heldout_mse": quantiles([run["heldout_mse"] for run in runs]),
         "response_error": quantiles([run["response_error"] for run in runs]),
-        "steps_to": {f"{level:.0e}": quantiles([run["steps"][i] for run in runs]) for i, level in enumerate(LEVELS)},
+        "steps_to": {level: quantiles([run["steps"][i] for run in runs]) for i, level in enumerate(LEVELS)},
         "training": [
             {"step": step, **quantiles([run["trace"][i] for run in runs])} for i, step in enumerate(trace_steps(steps))
         ],

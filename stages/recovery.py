@@ -5,6 +5,9 @@ when latent coordinate i grows by one (article, "Measure what the learned maps m
 latent coordinates that it should read, QUERY or PAYLOAD.
 """
 
+import math
+import sys
+
 import torch
 
 
@@ -41,6 +44,11 @@ def principal_angle(response: torch.Tensor, reads: slice) -> float:
     basis = torch.linalg.qr(response).Q
     sine = torch.linalg.matrix_norm(_ignored(basis, reads), 2)
     return torch.asin(sine.clamp(max=1)).item()
+
+
+def log10(mse: float) -> float:
+    """The decimal logarithm of an error, of an error of exactly 0 that of the smallest normal number."""
+    return math.log10(max(mse, sys.float_info.min))
 
 
 def _ignored(response: torch.Tensor, reads: slice) -> torch.Tensor:

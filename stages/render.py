@@ -1,35 +1,15 @@
 """Stage `render`: the article's figure, from metrics/results.json alone. The same numbers give the same bytes."""
 
-import io
 import sys
 
-import matplotlib
 from matplotlib.figure import Figure
 
-from stages import InputError, files
+from stages import InputError, figures, files
+from stages.figures import COLOURS
 
-COLOURS = [
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#E69F00",
-    "#000000",
-]  # Okabe & Ito, colour-blind safe
 DASHES = ["-", "--", "-.", ":"]
 MOST_NAMED = 10  # seeds in the legend
 GROUPS = ["query", "payload", "noise"]
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "svg.hashsalt": "feature-recovery",
-    "svg.fonttype": "path",
-}
 
 
 def draw(results: dict) -> Figure:
@@ -92,16 +72,11 @@ def draw_response(axes, response: list[list[float]], letter: str, title: str) ->
 
 
 def main() -> None:
-    matplotlib.rcdefaults()  # whatever the user's own style files say
-    matplotlib.rcParams.update(STYLE)
     try:
         figure = draw(files.read_json("metrics/results.json"))
     except (KeyError, TypeError, StopIteration) as error:
         raise InputError("metrics/results.json is not what `evaluate` writes") from error
-    for suffix, metadata in [("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})]:
-        content = io.BytesIO()
-        figure.savefig(content, format=suffix, metadata=metadata)
-        files.write(f"plots/feature-recovery.{suffix}", content.getvalue())
+    figures.save(figure, "plots/feature-recovery")
     print("plots/feature-recovery.png and .svg")
 
 

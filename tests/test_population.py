@@ -71,7 +71,7 @@ def test_lower_bound_gives_the_success_count_its_probability():
 
 def test_steps_to_counts_the_steps_made_before():
     errors = numpy.array([1, 1e-3, 1e-7, 1e-5, 1e-13])
-    assert [steps_to(errors, level) for level in LEVELS] == [2, 4, None]
+    assert [steps_to(errors, float(level)) for level in LEVELS] == [2, 4, None]
     assert steps_to(errors[2:], 1e-6) == 0
 
 

@@ -6,7 +6,10 @@ import io
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+import msgspec
 
 from stages import InputError
 
@@ -33,7 +36,7 @@ def write_json(path: str | Path, value) -> None:
     Raises InputError for NaN and infinity, which JSON does not have and only inputs far out of range lead to.
     """
     try:
-        text = json.dumps(value, indent=1, allow_nan=False)
+        text = json.dumps(msgspec.to_builtins(value), indent=1, allow_nan=False)
     except ValueError as error:
         raise InputError(
             f"{path} would hold NaN or infinity because a file in data/ or models/ is damaged; {RECOVERY}"
@@ -42,12 +45,13 @@ def write_json(path: str | Path, value) -> None:
     write(path, (text + "\n").encode())
 
 
-def read_json(path: str | Path):
-    """Read JSON. Raises InputError if it is none."""
+def read_json(path: str | Path, kind: type):
+    """Read JSON of a form that stages/results.py describes. Raises InputError for anything else; OSError if there is no
+    such file."""
     try:
-        return json.loads(Path(path).read_bytes())
-    except ValueError as error:
-        raise InputError(f"{path} is not JSON ({error}); {RECOVERY}") from error
+        return msgspec.json.decode(Path(path).read_bytes(), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not what its stage writes ({error}); {RECOVERY}") from error
 
 
 def write_csv(path: str | Path, rows: list[dict]) -> None:
@@ -79,8 +83,9 @@ def _number(text: str) -> int | float:
     return number
 
 
-def keep_seeds(directory: str | Path, suffix: str, seeds: list[int]) -> None:
-    """Delete the files <seed><suffix> of seeds no longer listed: DVC leaves them, and would count them as inputs."""
+def discard(directory: str | Path, suffix: str, unlisted: Callable[[str], bool]) -> None:
+    """Delete the files <name><suffix> of seeds or studies that params.yaml no longer lists: DVC leaves them where they
+    are, and would count them among the inputs of a stage that depends on the directory."""
     for path in Path(directory).glob(f"*{suffix}"):
-        if path.stem.isdecimal() and int(path.stem) not in seeds:
+        if unlisted(path.stem):
             path.unlink()

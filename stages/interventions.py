@@ -6,7 +6,9 @@ and `truth` the teacher's, both functions of the latents (request, records) → 
 
 import torch
 
-from stages.task import FEATURES, NOISE, PAYLOAD, QUERY, error
+from stages.recovery import error
+from stages.results import Error
+from stages.task import FEATURES, NOISE, PAYLOAD, QUERY
 
 IRRELEVANT = {  # the coordinates each input's map should ignore
     "request": [*range(9)[PAYLOAD], *range(9)[NOISE]],
@@ -35,7 +37,7 @@ def interchange(latents: torch.Tensor, feature: int) -> torch.Tensor:
     return changed
 
 
-def measure(answer, truth, request: torch.Tensor, records: torch.Tensor, by: float) -> dict[str, dict[str, dict]]:
+def measure(answer, truth, request: torch.Tensor, records: torch.Tensor, by: float) -> dict[str, dict[str, Error]]:
     """Every single intervention's result, a mean squared error with its sampling error.
 
     erase_query, erase_payload: the prediction against the original target, by feature; erase_group: all three at once.

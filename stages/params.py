@@ -16,6 +16,20 @@ from stages import InputError
 LARGEST_FILE = 20_000  # bytes
 DEEPEST = 20  # levels of nesting
 
+ABLATIONS = (  # of stages/variants.py, which takes too long to load here
+    "published",
+    "learned-keys",
+    "three-keys",
+    "learned-output",
+    "noisy-targets",
+    "float32",
+    "large-init",
+    "long-adam",
+    "long-amsgrad",
+    "correlated-latents",
+    "non-orthogonal-mixing",
+)
+
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
@@ -41,16 +55,27 @@ class Interventions(_Section):
             raise ValueError(f"shift is {self.shift:g}, expected at least 0.001 away from 0")
 
 
+class Population(_Section):
+    size: Annotated[int, Meta(ge=1, le=10_000)]
+
+
 class Params(_Section):
     seeds: Annotated[list[Seed], Meta(min_length=1)]
     mixing: Mixing
     train: Train
     interventions: Interventions
+    population: Population
+    ablations: Annotated[list[str], Meta(min_length=1)]
+    launcher: Annotated[str, Meta(pattern=r"^(python|torchrun( .*)?)$")]
 
     def __post_init__(self):
-        twice = sorted({seed for seed in self.seeds if self.seeds.count(seed) > 1})
-        if twice:
-            raise ValueError(f"seeds names {twice[0]} twice, each seed may stand there once")
+        for name, listed in (("seeds", self.seeds), ("ablations", self.ablations)):
+            twice = sorted({item for item in listed if listed.count(item) > 1})
+            if twice:
+                raise ValueError(f"{name} names {twice[0]} twice, each may stand there once")
+        unknown = [name for name in self.ablations if name not in ABLATIONS]
+        if unknown:
+            raise ValueError(f"ablations names {reprlib.repr(unknown[0])}, expected some of {', '.join(ABLATIONS)}")
 
 
 def load(path: str | Path = "params.yaml") -> Params:

@@ -5,7 +5,18 @@ when latent coordinate i grows by one (article, "Measure what the learned maps m
 latent coordinates that it should read, QUERY or PAYLOAD.
 """
 
+import math
+import sys
+
 import torch
+
+from stages.results import Error
+
+
+def error(prediction: torch.Tensor, target: torch.Tensor) -> Error:
+    """The mean squared error of predictions (B, 3), with its sampling error."""
+    by_example = ((prediction - target) ** 2).mean(-1)  # (B,)
+    return Error(by_example.mean().item(), (by_example.std() / len(by_example) ** 0.5).item())
 
 
 def ideal_response(reads: slice) -> torch.Tensor:
@@ -41,6 +52,11 @@ def principal_angle(response: torch.Tensor, reads: slice) -> float:
     basis = torch.linalg.qr(response).Q
     sine = torch.linalg.matrix_norm(_ignored(basis, reads), 2)
     return torch.asin(sine.clamp(max=1)).item()
+
+
+def log10(mse: float) -> float:
+    """The decimal logarithm of an error, of an error of exactly 0 that of the smallest normal number."""
+    return math.log10(max(mse, sys.float_info.min))
 
 
 def _ignored(response: torch.Tensor, reads: slice) -> torch.Tensor:

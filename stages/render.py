@@ -1,66 +1,48 @@
 """Stage `render`: the article's figure, from metrics/results.json alone. The same numbers give the same bytes."""
 
-import io
 import sys
 
 import matplotlib
 from matplotlib.figure import Figure
 
-from stages import InputError, files
+from stages import figures, files
+from stages.figures import COLOURS
+from stages.results import Results
 
-COLOURS = [
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#E69F00",
-    "#000000",
-]  # Okabe & Ito, colour-blind safe
 DASHES = ["-", "--", "-.", ":"]
 MOST_NAMED = 10  # seeds in the legend
 GROUPS = ["query", "payload", "noise"]
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "svg.hashsalt": "feature-recovery",
-    "svg.fonttype": "path",
-}
 
 
-def draw(results: dict) -> Figure:
+def draw(results: Results) -> Figure:
     """The error curves of all seeds, and both response maps of the first seed."""
     figure = Figure(figsize=(9.6, 4.4), dpi=150)
     margins = {"left": 0.07, "right": 0.99, "top": 0.93, "bottom": 0.11, "wspace": 0.04}
     curves, gap, query, value = figure.subplots(1, 4, width_ratios=[2.1, 0.35, 1, 1], gridspec_kw=margins)
     gap.remove()  # room for the row labels
     draw_curves(curves, results)
-    first, result = next(iter(results["seeds"].items()))
-    draw_response(query, result["query"]["response"], "q", "Query response  R Wq")
-    draw_response(value, result["value"]["response"], "v", "Value response  R Wv")
+    first, result = next(iter(results.seeds.items()))
+    draw_response(query, result.query.response, "q", "Query response  R Wq")
+    draw_response(value, result.value.response, "v", "Value response  R Wv")
     query.set_xlabel(f"query coordinate (seed {first})")
     value.set_xlabel(f"value coordinate (seed {first})")
     value.tick_params(labelleft=False)
     return figure
 
 
-def draw_curves(axes, results: dict) -> None:
+def draw_curves(axes, results: Results) -> None:
     """Held-out error over training steps, one line per seed, between its two bounds."""
-    seeds = results["seeds"]
+    seeds = results.seeds
     for i, seed in enumerate(seeds):
-        trace = [row for row in results["training"] if str(row["seed"]) == seed]
+        trace = [row for row in results.training if str(row.seed) == seed]
         axes.semilogy(
-            [row["step"] for row in trace],
-            [row["heldout_mse"] for row in trace],
+            [row.step for row in trace],
+            [row.heldout_mse for row in trace],
             color=COLOURS[i % len(COLOURS)],
             linestyle=DASHES[i % len(DASHES)],
             label=f"seed {seed}",
         )
-    uniform = sum(result["uniform"]["mse"] for result in seeds.values()) / len(seeds)
+    uniform = sum(result.uniform.mse for result in seeds.values()) / len(seeds)
     floor = sys.float_info.epsilon**2
     for error, name, side in [(uniform, f"uniform attention  {uniform:.3f}", "bottom"), (floor, "float64 ε²", "top")]:
         axes.axhline(error, color="0.6", linewidth=0.8, zorder=0)
@@ -93,26 +75,8 @@ def draw_response(axes, response: list[list[float]], letter: str, title: str) ->
     axes.spines[:].set_visible(False)
 
 
-def save(figure: Figure) -> dict[str, bytes]:
-    """The figure's files, by suffix."""
-    images = {}
-    for suffix, metadata in [("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})]:
-        content = io.BytesIO()
-        figure.savefig(content, format=suffix, metadata=metadata)
-        images[suffix] = content.getvalue()
-    return images
-
-
 def main() -> None:
-    matplotlib.rcdefaults()  # whatever the user's own style files say
-    matplotlib.rcParams.update(STYLE)
-    results = files.read_json("metrics/results.json")
-    try:
-        images = save(draw(results))
-    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
-        raise InputError(f"metrics/results.json is not what `evaluate` writes; {files.RECOVERY}") from error
-    for suffix, content in images.items():
-        files.write(f"plots/feature-recovery.{suffix}", content)
+    figures.save(draw(files.read_json("metrics/results.json", Results)), "plots/feature-recovery")
     print("plots/feature-recovery.png and .svg")
 
 

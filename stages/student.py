@@ -15,7 +15,6 @@ ADAM = {
     "beta2": 0.999,
     "eps": 1e-8,
     "weight_decay": 0,
-    "amsgrad": False,
     "maximize": False,
     "fused": True,
 }
@@ -34,8 +33,11 @@ def initialise(normal: Normal) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def predict(Wq, Wv, request, records, keys) -> torch.Tensor:
-    """The student's prediction (B, 3) for mixed inputs: request (B, 9), records (B, 4, 9), keys (4, 3)."""
-    values = (records.flatten(0, 1) @ Wv).unflatten(0, records.shape[:2])  # one product for all records: (B, 4, 3)
+    """The student's prediction (B, 3) for mixed inputs: request (B, 9), records (B, 4, 9), keys (4, 3).
+
+    A leading axis on all but the keys, Wq (S, 9, 3) to records (S, B, 4, 9), is that of S students side by side.
+    """
+    values = (records.flatten(-3, -2) @ Wv).unflatten(-2, records.shape[-3:-1])  # all records in one product
     return attend(request @ Wq, values, keys)
 
 
@@ -46,17 +48,33 @@ def batches(normal: Normal, batch_size: int, mixing, keys) -> Iterator[tuple]:
         yield from zip(request @ mixing, records @ mixing, teacher(request, records, keys), strict=True)
 
 
-def train(Wq, Wv, stream, keys, lr: float, steps: int) -> Iterator[tuple[int, float]]:
-    """Train Wq and Wv in place with Adam (Kingma & Ba 2015) on the batches of `stream`.
+def together(streams: list[Iterator[tuple]]) -> Iterator[tuple]:
+    """The streams of S students as one, each tensor of a batch with a leading axis: request (S, B, 9)."""
+    for batch in zip(*streams, strict=True):
+        yield tuple(torch.stack(parts) for parts in zip(*batch, strict=True))
 
-    After each step yields its number, from 1, and the mean squared error of its batch before the step.
+
+def train(Wq, Wv, stream, keys, lr: float, steps: int) -> Iterator[tuple[int, float | list[float]]]:
+    """Train Wq (9, 3) and Wv (9, 3) in place on the batches of `stream`; or S students, (S, 9, 3), side by side.
+
+    After each step yields its number, from 1, and the mean squared error of its batch before the step: of each student.
     """
-    weights = [Wq.requires_grad_(), Wv.requires_grad_()]
-    means, squares = [torch.zeros_like(W) for W in weights], [torch.zeros_like(W) for W in weights]
+    return descend([Wq, Wv], lambda *inputs: predict(Wq, Wv, *inputs, keys), stream, lr, steps)
+
+
+def descend(weights, answer, stream, lr: float, steps: int, amsgrad: bool = False):
+    """Train any weights in place with Adam (Kingma & Ba 2015), or AMSGrad (Reddi et al. 2018), as `train` does.
+
+    `answer` maps mixed inputs, request and records, to the prediction. Students side by side share no weight, so that
+    the gradient of their summed errors is each one's own.
+    """
+    weights = [W.requires_grad_() for W in weights]
+    means, squares, highest = ([torch.zeros_like(W) for W in weights] for _ in range(3))
+    highest = highest if amsgrad else []
     counts = [torch.zeros(()) for _ in weights]
     for step, (request, records, target) in zip(range(1, steps + 1), stream, strict=False):
-        loss = ((predict(Wq, Wv, request, records, keys) - target) ** 2).mean()
-        gradients = torch.autograd.grad(loss, weights)
+        loss = ((answer(request, records) - target) ** 2).mean((-2, -1))
+        gradients = torch.autograd.grad(loss.sum(), weights)
         with torch.no_grad():
-            adam(weights, gradients, means, squares, [], counts, lr=lr, **ADAM)
-        yield step, loss.item()
+            adam(weights, gradients, means, squares, highest, counts, amsgrad=amsgrad, lr=lr, **ADAM)
+        yield step, loss.tolist()

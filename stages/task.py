@@ -42,9 +42,9 @@ def draw_heldout(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 def attend(query: torch.Tensor, values: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     """Scaled dot-product attention of one query over its records.
 
-    query (..., 3), values (..., n, 3), keys (n, 3) → (..., 3).
+    query (..., 3), values (..., n, 3), keys (n, 3) → (..., 3); keys of each run: (S, n, 3) with query (S, ..., 3).
     """
-    weights = torch.softmax(query @ keys.T / 3**0.5, dim=-1)  # (..., n)
+    weights = torch.softmax(query @ keys.mT / 3**0.5, dim=-1)  # (..., n)
     return (weights.unsqueeze(-2) @ values).squeeze(-2)
 
 
@@ -61,9 +61,3 @@ def uniform(records: torch.Tensor) -> torch.Tensor:
 def mse(prediction: torch.Tensor, target: torch.Tensor) -> float:
     """Mean squared error over examples and coordinates."""
     return ((prediction - target) ** 2).mean().item()
-
-
-def error(prediction: torch.Tensor, target: torch.Tensor) -> dict[str, float]:
-    """The mean squared error of predictions (B, 3), and its standard error: the sampling error of B examples."""
-    by_example = ((prediction - target) ** 2).mean(-1)  # (B,)
-    return {"mse": by_example.mean().item(), "standard_error": (by_example.std() / len(by_example) ** 0.5).item()}

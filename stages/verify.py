@@ -12,9 +12,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 from statistics import NormalDist
 
+import msgspec
 import yaml
 
-from stages import InputError, files
+from stages import InputError, files, params
+from stages.results import Population, Results, Study
 
 CONFIDENCE = 0.99  # that no prediction which is true fails, of all that are checked together
 # The unit roundoff times the roundings in a row that lead to a prediction: the products over 9 coordinates that mix and
@@ -62,16 +64,16 @@ def judge(claim: dict, numbers: dict[str, float], shift: float, z: float) -> dic
     return {**row, "expected": expected, "band": band, "holds": holds if found else None}
 
 
-def verify(claims: list[dict], results: dict) -> list[dict]:
+def verify(claims: list[dict], results: Results) -> list[dict]:
     """The rows of all claims.
 
     A prediction holds if each measurement is within z standard errors of it, both from the same held-out examples; z is
     the normal quantile at which all of them together would stray by chance in 1 − CONFIDENCE of runs (Bonferroni).
     """
-    numbers = leaves({"seeds": results["seeds"]})
+    numbers = leaves({"seeds": msgspec.to_builtins(results.seeds)})
     predicted = sum(fnmatch(name, claim["of"]) for claim in claims if "predicted" in claim for name in numbers)
     z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / (2 * max(predicted, 1)))
-    return [judge(claim, numbers, results["parameters"]["interventions"]["shift"], z) for claim in claims]
+    return [judge(claim, numbers, results.parameters["interventions"]["shift"], z) for claim in claims]
 
 
 def table(rows: list[dict]) -> str:
@@ -102,6 +104,8 @@ def _interval(value, digits: int = 3) -> str:
 def _number(value: float | None, digits: int) -> str:
     if value is None:
         return "∞"
+    if isinstance(value, int):
+        return str(value)
     if abs(value) < 1e-3:
         return f"{value:.1e}" if value else "0"
     return f"{value:.6f}" if 0.99 < value < 1 else f"{value:.{digits}f}"
@@ -135,8 +139,8 @@ def against(revision: str) -> int:
     shown = subprocess.run(["git", "show", f"{revision}:metrics/results.json"], capture_output=True, text=True)
     if shown.returncode:
         raise InputError(f"no metrics/results.json in the Git revision {revision}: {shown.stderr.strip()}")
-    fresh, committed = files.read_json("metrics/results.json"), json.loads(shown.stdout)
-    rows = compare(fresh, committed, committed["parameters"]["interventions"]["shift"])
+    fresh = files.read_json("metrics/results.json", Results)
+    rows = compare(msgspec.to_builtins(fresh), json.loads(shown.stdout), fresh.parameters["interventions"]["shift"])
     width = max(len(metric) for metric, _, _ in rows)
     for metric, verdict, largest in rows:
         print(f"{metric:{width}}  {verdict}" + (f"  {largest:.1e}" if largest else ""))
@@ -145,8 +149,36 @@ def against(revision: str) -> int:
     return int("different" in verdicts)
 
 
+def studied(population: Population, studies: dict[str, Study]) -> list[dict]:
+    """The rows of the population, whose runs should all recover, and of each study."""
+    counts = [
+        ("initialisations that recover all features", population.recovered, population.size, "stages/population.py")
+    ]
+    for name, study in studies.items():
+        held = sum(prediction.held for prediction in study.theory)
+        counts.append((f"predictions for {name.replace('-', ' ')}", held, len(study.theory), "stages/variants.py"))
+    return [
+        {
+            "claim": claim,
+            "source": source,
+            "measured": [held, held],
+            "expected": total,
+            "band": [total, total],
+            "holds": held == total,
+        }
+        for claim, held, total, source in counts
+    ]
+
+
 def main() -> None:
-    rows = verify(yaml.safe_load(Path("stages/claims.yaml").read_bytes()), files.read_json("metrics/results.json"))
+    listed = params.load().ablations
+    files.discard("metrics/ablations", ".json", lambda name: name in params.ABLATIONS and name not in listed)
+    claims = yaml.safe_load(Path("stages/claims.yaml").read_bytes())
+    rows = verify(claims, files.read_json("metrics/results.json", Results))
+    rows += studied(
+        files.read_json("metrics/population.json", Population),
+        {name: files.read_json(f"metrics/ablations/{name}.json", Study) for name in listed},
+    )
     held = sum(row["holds"] is True for row in rows)
     files.write_json("metrics/claims.json", {"held": held, "total": len(rows), "claims": rows})
     text = f"{table(rows)}\n{held} of {len(rows)} claims hold\n"

@@ -1,0 +1,143 @@
+"""Stage `ablate@<variant>`: train one variant of the experiment from several initialisations, and hold what it recovers
+against what theory says it can."""
+
+import argparse
+import statistics
+from collections.abc import Iterator
+
+import torch
+from tqdm import tqdm
+
+from stages import InputError, files, params, tensors
+from stages.identifiability import Student, answer, jacobian, measure, noise_excess, spectrum
+from stages.ranks import RANK, share
+from stages.recovery import log10
+from stages.results import Prediction, Study
+from stages.student import descend, normals, together
+from stages.task import CHUNK, Normal, draw_heldout, draw_latents, teacher
+from stages.variants import VARIANTS, Claim, Variant
+
+RUNS, GROUP = 4, 2  # initialisations of each variant, and how many train side by side
+FACTOR = 1.5  # how far noise_excess may be off, for what it leaves out and the chance of one run
+
+
+def initialise(variant: Variant, normal: Normal) -> Student:
+    """The untrained weights among `variant.trains`, for the published variant those of `train`."""
+    shapes = {"Wq": (9, 3), "Wv": (9, 3), "keys": (variant.keys, 3), "Wo": (3, 3)}
+    return {name: variant.scale * normal(*shapes[name]) for name in variant.trains}
+
+
+def alter(variant: Variant, request: torch.Tensor, records: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The variant's latents, from the task's request (..., 9) and records (..., 4, 9): correlated, or fewer records."""
+    records = records[..., : variant.keys, :]
+    if variant.correlation:
+        covariance = torch.eye(9, dtype=torch.float64).lerp(torch.ones(9, 9, dtype=torch.float64), variant.correlation)
+        root = torch.linalg.cholesky(covariance).mT
+        request, records = request @ root, records @ root
+    return request, records
+
+
+def batches(variant: Variant, seed: int, normal: Normal, batch_size: int, mixing, keys) -> Iterator[tuple]:
+    """The variant's stream of training batches, for the published variant that of `train@<seed>`."""
+    noise = normals((seed, 1))
+    while True:
+        request, records = alter(variant, *draw_latents(normal, CHUNK, batch_size))
+        target = teacher(request, records, keys)
+        target = target + variant.noise * noise(*target.shape)
+        chunk = (tensor.to(variant.dtype) for tensor in (request @ mixing, records @ mixing, target))
+        yield from zip(*chunk, strict=True)
+
+
+def train_runs(variant: Variant, seeds: list[int], mixing, keys, settings: params.Train) -> list[dict]:
+    """Train the variant's runs side by side; the measures of each, and in a lengthened variant the highest error of a
+    batch after the published stop, `peak`."""
+    keys = keys[: variant.keys]
+    mixing = mixing * torch.logspace(-0.5, 0.5, 9, variant.condition, dtype=torch.float64)  # each observed coordinate
+    streams = [normals(seed) for seed in seeds]
+    starts = [initialise(variant, normal) for normal in streams]
+    trained = {name: torch.stack([start[name] for start in starts]).to(variant.dtype) for name in variant.trains}
+    fixed = {"keys": keys, "Wo": torch.eye(3, dtype=torch.float64)}
+    students = {name: tensor.to(variant.dtype) for name, tensor in fixed.items()} | trained
+    stream = together(
+        [
+            batches(variant, seed, normal, settings.batch_size, mixing, keys)
+            for seed, normal in zip(seeds, streams, strict=True)
+        ]
+    )
+    total = variant.lengthening * settings.steps
+    steps = descend(
+        list(trained.values()), lambda *x: answer(students, *x), stream, settings.lr, total, variant.amsgrad
+    )
+    peaks = [0.0 for _ in seeds]
+    title = f"seeds {seeds[0]} to {seeds[-1]}"
+    for step, errors in tqdm(steps, title, total, disable=RANK > 0 or None, leave=False, unit="step"):
+        if step > settings.steps:
+            peaks = [max(pair) for pair in zip(peaks, errors, strict=True)]
+
+    if not all(tensor.isfinite().all() for tensor in trained.values()):
+        raise InputError(f"training diverged, expected finite weights; train.lr is {settings.lr:g}, try a smaller one")
+    runs = []
+    for i, seed in enumerate(seeds):
+        student = fixed | {name: tensor[i].detach().double() for name, tensor in trained.items()}
+        request, records = alter(variant, *draw_heldout(seed))
+        target = teacher(request, records, keys)
+        run = {"seed": seed} | measure(student, request, records, mixing, keys, target, normals((seed, 2))(3, 3))
+        J = jacobian(student, variant.trains, request @ mixing, records @ mixing)
+        run |= spectrum(J)
+        if variant.noise:
+            run["expected_mse"] = noise_excess(J, variant.noise, settings.lr, settings.batch_size)
+        if variant.lengthening > 1:
+            run["peak"] = peaks[i]
+        runs.append(run)
+    return runs
+
+
+def held(claim: Claim, runs: list[dict]) -> bool:
+    """Whether every run's measure is within the claim's bounds."""
+    low = -float("inf") if claim.low is None else claim.low
+    high = float("inf") if claim.high is None else claim.high
+    return all(low <= run[claim.measure] <= high for run in runs)
+
+
+def report(variant: Variant, runs: list[dict]) -> Study:
+    """The variant's line in the table, the worst of its runs, and what it is made of: every run, and every claim."""
+    claims = list(variant.claims)
+    if variant.noise:
+        expected = statistics.mean(run["expected_mse"] for run in runs)
+        why = f"what Adam's walk through the noise should come to, within a factor of {FACTOR}"
+        claims.append(Claim("heldout_mse", expected / FACTOR, expected * FACTOR, why))
+    worst = {key: max(run[key] for run in runs) for key in ("heldout_mse", "query_map", "value_map")}
+    theory = [Prediction(**vars(claim), held=held(claim, runs)) for claim in claims]
+    return Study(
+        scalars=sum({"Wq": 27, "Wv": 27, "keys": 3 * variant.keys, "Wo": 9}[name] for name in variant.trains),
+        null=max(run["null"] for run in runs),
+        log10_mse=log10(worst["heldout_mse"]),
+        query_R2=1 - max(run["query"] for run in runs),
+        query_refitted_R2=1 - max(run["query_refitted"] for run in runs),
+        log10_query_map=log10(worst["query_map"]),
+        value_R2=1 - max(run["value"] for run in runs),
+        value_refitted_R2=1 - max(run["value_refitted"] for run in runs),
+        log10_value_map=log10(worst["value_map"]),
+        held=f"{sum(prediction.held for prediction in theory)} of {len(theory)}",
+        runs=runs,
+        theory=theory,
+    )
+
+
+def main(name: str) -> None:
+    if name not in VARIANTS:
+        raise InputError(f"there is no variant {name!r}, only {', '.join(VARIANTS)}")
+    settings, variant = params.load(), VARIANTS[name]
+    mixing, keys = tensors.load("data/mixing.safetensors", mixing=(9, 9), keys=(4, 3))
+    runs = share(lambda group: train_runs(variant, group, mixing, keys, settings.train), list(range(RUNS)), GROUP)
+    if runs is None:
+        return
+    result = report(variant, runs)
+    files.write_json(f"metrics/ablations/{name}.json", result)
+    print(f"{name}: {result.held} predictions of theory held")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("variant", help="one of the ablations in params.yaml")
+    main(parser.parse_args().variant)

@@ -98,7 +98,7 @@ def held(claim: Claim, runs: list[dict]) -> bool:
     return all(low <= run[claim.measure] <= high for run in runs)
 
 
-def report(name: str, variant: Variant, runs: list[dict]) -> dict:
+def report(variant: Variant, runs: list[dict]) -> dict:
     """The variant's line in the table, the worst of its runs, and what it is made of: every run, and every claim."""
     claims = list(variant.claims)
     if variant.noise:
@@ -108,7 +108,7 @@ def report(name: str, variant: Variant, runs: list[dict]) -> dict:
     worst = {key: max(run[key] for run in runs) for key in ("heldout_mse", "query_map", "value_map")}
     results = [vars(claim) | {"held": held(claim, runs)} for claim in claims]
     return {
-        "scalars": sum({"Wq": 27, "Wv": 27, "keys": 3 * variant.keys, "Wo": 9}[name] for name in variant.trains),
+        "scalars": runs[0]["scalars"],
         "null": max(run["null"] for run in runs),
         "log10_mse": log10(worst["heldout_mse"]),
         "query_R2": 1 - max(run["query"] for run in runs),
@@ -131,7 +131,7 @@ def main(name: str) -> None:
     runs = share(lambda group: train_runs(variant, group, mixing, keys, settings.train), list(range(RUNS)), GROUP)
     if runs is None:
         return
-    result = report(name, variant, runs)
+    result = report(variant, runs)
     files.write_json(f"metrics/ablations/{name}.json", result)
     print(f"{name}: {result['held']} claims of theory held")
 

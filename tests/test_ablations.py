@@ -187,7 +187,7 @@ def test_a_claim_that_fails_is_reported():
 
 
 def test_a_variant_that_was_hardly_trained_fails_its_claims(mixing):
-    result = report("published", VARIANTS["published"], train_runs(VARIANTS["published"], [0], mixing, KEYS, FEW))
+    result = report(VARIANTS["published"], train_runs(VARIANTS["published"], [0], mixing, KEYS, FEW))
     failed = {claim["measure"] for claim in result["theory"] if not claim["held"]}
     assert failed == {"heldout_mse", "query", "query_refitted", "query_map", "value", "value_refitted", "value_map"}
     assert result["held"] == "2 of 9"

@@ -109,7 +109,7 @@ def report(variant: Variant, runs: list[dict]) -> Study:
     worst = {key: max(run[key] for run in runs) for key in ("heldout_mse", "query_map", "value_map")}
     theory = [Prediction(**vars(claim), held=held(claim, runs)) for claim in claims]
     return Study(
-        scalars=sum({"Wq": 27, "Wv": 27, "keys": 3 * variant.keys, "Wo": 9}[name] for name in variant.trains),
+        scalars=runs[0]["scalars"],
         null=max(run["null"] for run in runs),
         log10_mse=log10(worst["heldout_mse"]),
         query_R2=1 - max(run["query"] for run in runs),

@@ -31,9 +31,9 @@ def swap_values(student: Student) -> Student:
 
 def refitted_gap(found: torch.Tensor, true: torch.Tensor) -> float:
     """1 − R² of the worst coordinate, found, true (N, 3), after the best 3×3 map from one to the other: fitted on the
-    first half, scored on the second."""
+    first half, scored on the second. Not with lstsq's default driver, whose last bits differ from run to run."""
     half = len(found) // 2
-    fit = torch.linalg.lstsq(found[:half], true[:half]).solution
+    fit = torch.linalg.lstsq(found[:half], true[:half], driver="gels").solution
     return r2_gap(found[half:] @ fit, true[half:]).max().item()
 
 
@@ -60,14 +60,19 @@ def jacobian(student: Student, trains: tuple[str, ...], request: torch.Tensor, r
 
 
 def spectrum(J: torch.Tensor) -> dict[str, float | int | None]:
-    """The null dimension of JᵀJ, and the gap that decides it: the smallest eigenvalue that is kept and the largest that
-    counts as 0, as shares of the largest. They are squares of J's singular values, which must be above
-    max(shape) · ε · the largest to count (the usual bound of a computed rank's rounding)."""
+    """The null dimension of JᵀJ among its scalars, and the gap that decides it: the smallest eigenvalue that is kept
+    and the largest that counts as 0, as shares of the largest. They are the squares of J's singular values, which count
+    if they are above max(shape) · ε · the largest, the usual bound for rounding in a computed rank."""
     values = torch.linalg.svdvals(J)
     values = values / values[0]
     rank = int((values > max(J.shape) * torch.finfo(J.dtype).eps).sum())
     dropped = values[rank].item() ** 2 if rank < len(values) else None
-    return {"null": len(values) - rank, "smallest_kept": values[rank - 1].item() ** 2, "largest_dropped": dropped}
+    return {
+        "scalars": len(values),
+        "null": len(values) - rank,
+        "smallest_kept": values[rank - 1].item() ** 2,
+        "largest_dropped": dropped,
+    }
 
 
 def noise_excess(J: torch.Tensor, noise: float, lr: float, batch_size: int) -> float:

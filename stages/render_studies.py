@@ -113,7 +113,7 @@ def draw_identifiability(studies: dict[str, Study]) -> Figure:
     figure.legend(handles=[*marks, bar], loc="lower center", ncols=5, handletextpad=0.4, columnspacing=1.6)
     line = "Each mark is a run. Far left: recovered to rounding. At 1 or beyond: not recovered. "
     line += "Free directions: changes of the trained weights that move no prediction."
-    figure.text(0.145, 1 - 0.28 / height, line, color="0.35")
+    figure.text(0.015, 1 - 0.28 / height, line, color="0.35")
     return figure
 
 

@@ -75,7 +75,9 @@ def train_runs(variant: Variant, seeds: list[int], mixing, keys, settings: param
             peaks = [max(pair) for pair in zip(peaks, errors, strict=True)]
 
     if not all(tensor.isfinite().all() for tensor in trained.values()):
-        raise InputError(f"training diverged, expected finite weights; train.lr is {settings.lr:g}, try a smaller one")
+        raise InputError(
+            f"training diverged, expected finite weights; studies.lr is {settings.lr:g}, try a smaller one"
+        )
     runs = []
     for i, seed in enumerate(seeds):
         student = fixed | {name: tensor[i].detach().double() for name, tensor in trained.items()}
@@ -129,7 +131,7 @@ def main(name: str) -> None:
         raise InputError(f"there is no variant {name!r}, only {', '.join(VARIANTS)}")
     settings, variant = params.load(), VARIANTS[name]
     mixing, keys = tensors.load("data/mixing.safetensors", mixing=(9, 9), keys=(4, 3))
-    runs = share(lambda group: train_runs(variant, group, mixing, keys, settings.train), list(range(RUNS)), GROUP)
+    runs = share(lambda group: train_runs(variant, group, mixing, keys, settings.studies), list(range(RUNS)), GROUP)
     if runs is None:
         return
     result = report(variant, runs)

@@ -64,6 +64,7 @@ class Params(_Section):
     mixing: Mixing
     train: Train
     interventions: Interventions
+    studies: Train
     population: Population
     ablations: Annotated[list[str], Meta(min_length=1)]
     launcher: Annotated[str, Meta(pattern=r"^(python|torchrun( .*)?)$")]

@@ -125,10 +125,10 @@ def main() -> None:
     settings = params.load()
     mixing, keys = tensors.load("data/mixing.safetensors", mixing=(9, 9), keys=(4, 3))
     seeds = list(range(settings.population.size))
-    runs = share(lambda group: train_runs(group, mixing, keys, settings.train), seeds, GROUP)
+    runs = share(lambda group: train_runs(group, mixing, keys, settings.studies), seeds, GROUP)
     if runs is None:
         return
-    result = summarise(runs, settings.train)
+    result = summarise(runs, settings.studies)
     files.write_json("metrics/population.json", result)
     print(f"{result.recovered} of {result.size} runs recovered: ", end="")
     print(f"at least {result.recovered_at_least:.1%} of all, at {CONFIDENCE:.0%} confidence")

@@ -15,7 +15,17 @@ from stages import InputError, params
 from tests.conftest import ROOT
 
 PUBLISHED = (ROOT / "params.yaml").read_text()
-VALUES = {"seeds": "[0, 1, 2]", "mixing.seed": "0", "lr": "0.03", "steps": "1200", "batch_size": "128", "shift": "5"}
+VALUES = {
+    "seeds": "[0, 1, 2]",
+    "mixing.seed": "0",
+    "lr": "0.03",
+    "steps": "1200",
+    "batch_size": "128",
+    "shift": "5",
+    "size": "64",
+    "ablations": f"[{', '.join(params.ABLATIONS)}]",
+    "launcher": "python",
+}
 TEMPLATE = """\
 seeds: {seeds}
 mixing:
@@ -26,6 +36,14 @@ train:
   batch_size: {batch_size}
 interventions:
   shift: {shift}
+studies:
+  lr: 0.03
+  steps: 1200
+  batch_size: 128
+population:
+  size: {size}
+ablations: {ablations}
+launcher: {launcher}
 """
 
 
@@ -62,6 +80,10 @@ def test_the_published_parameters():
         "mixing": {"seed": 0},
         "train": {"lr": 0.03, "steps": 1200, "batch_size": 128},
         "interventions": {"shift": 5},
+        "studies": {"lr": 0.03, "steps": 1200, "batch_size": 128},
+        "population": {"size": 64},
+        "ablations": list(params.ABLATIONS),
+        "launcher": "python",
     }
 
 
@@ -143,6 +165,11 @@ BAD_VALUES = {
     "interventions.shift is nan, expected `float`": {"shift": ".nan"},
     "interventions.shift is -10000000, expected `float` >= -1000000": {"shift": "-1e7"},
     "seeds is [], expected `array` of length >= 1": {"seeds": "[]"},
+    "population.size is 0, expected `int` >= 1": {"size": "0"},
+    "ablations is [], expected `array` of length >= 1": {"ablations": "[]"},
+    "ablations names published twice": {"ablations": "[published, published]"},
+    "ablations names 'two-keys', expected some of published, learned-keys": {"ablations": "[two-keys]"},
+    "launcher is 'bash', expected `str` matching regex": {"launcher": "bash"},
     "seeds is 3, expected `array`": {"seeds": "3"},
     "seeds is None, expected `array`": {"seeds": ""},
     "seeds is {'a': 1}, expected `array`": {"seeds": "{a: 1}"},
@@ -173,7 +200,7 @@ BAD_DOCUMENTS = {
     "unknown field `epochs`, expected seeds, mixing, train, interventions": PUBLISHED + "epochs: 3\n",
     "unknown field `3`, expected seeds": PUBLISHED + "3: 4\n",
     "unknown field `('a',)`, expected seeds": PUBLISHED + "? [a]\n: 4\n",
-    "line 14: while constructing a mapping, found unhashable key": PUBLISHED + "? {a: 1}\n: 4\n",
+    f"line {len(PUBLISHED.splitlines()) + 1}: while constructing a mapping, found unhashable key": PUBLISHED + "? {a: 1}\n: 4\n",
     "unknown field `a b": PUBLISHED + '"a\\nb\\e\\x85": 4\n',
     "unknown field `kkkk": PUBLISHED + "? " + "k" * 5000 + "\n: 4\n",
     "train: Object contains unknown field `rate`, expected lr, steps, batch_size": PUBLISHED.replace("lr:", "rate:"),

@@ -15,6 +15,7 @@ from stages import InputError, params
 from tests.conftest import ROOT
 
 PUBLISHED = (ROOT / "params.yaml").read_text()
+NEXT = len(PUBLISHED.splitlines()) + 1  # the line after its last
 VALUES = {
     "seeds": "[0, 1, 2]",
     "mixing.seed": "0",
@@ -200,14 +201,14 @@ BAD_DOCUMENTS = {
     "unknown field `epochs`, expected seeds, mixing, train, interventions": PUBLISHED + "epochs: 3\n",
     "unknown field `3`, expected seeds": PUBLISHED + "3: 4\n",
     "unknown field `('a',)`, expected seeds": PUBLISHED + "? [a]\n: 4\n",
-    f"line {len(PUBLISHED.splitlines()) + 1}: while constructing a mapping, found unhashable key": PUBLISHED + "? {a: 1}\n: 4\n",
+    f"line {NEXT}: while constructing a mapping, found unhashable key": PUBLISHED + "? {a: 1}\n: 4\n",
     "unknown field `a b": PUBLISHED + '"a\\nb\\e\\x85": 4\n',
     "unknown field `kkkk": PUBLISHED + "? " + "k" * 5000 + "\n: 4\n",
     "train: Object contains unknown field `rate`, expected lr, steps, batch_size": PUBLISHED.replace("lr:", "rate:"),
     "train: Object missing required field `lr`": PUBLISHED.replace("  lr:", "  #"),
     "train: Object contains unknown field `3`": PUBLISHED.replace("  lr:", "  3:"),
     "train is 3, expected `object`": PUBLISHED.replace("train:\n", "train: 3\ndropped:\n"),
-    'line 14: while constructing a mapping, found duplicate key "seeds"': PUBLISHED + "seeds: [1]\n",
+    f'line {NEXT}: while constructing a mapping, found duplicate key "seeds"': PUBLISHED + "seeds: [1]\n",
     'line 9: while constructing a mapping, found duplicate key "lr"': PUBLISHED.replace("  lr:", "  lr: 1\n  lr:"),
     "expected a single document": PUBLISHED + "---\n" + PUBLISHED,
     "found character '\\t' that cannot start any token": PUBLISHED.replace("  lr", "\tlr"),

@@ -247,7 +247,9 @@ def test_an_interrupted_repro_is_resumed(project, kind):
     before = project.contents(*OUTPUTS)
     for stage in ("generate", "evaluate"):
         process = start(project, f"dvc repro --force --single-item {stage}")
-        time.sleep(random.Random(f"{kind} {stage}").uniform(0, 2))
+        time.sleep(
+            random.Random(f"{kind} {stage}").uniform(0.3, 0.8)
+        )  # past the start of Python, before the end of the stage
         os.killpg(process.pid, signal.Signals[kind])
         _, errors = process.communicate()
         assert process.returncode != 0

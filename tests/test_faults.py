@@ -132,7 +132,7 @@ WRONG_RESULTS = [
     (["seeds", "0", "query", "response"], [["a"] * 3] * 9),
     (["seeds", "0", "value", "response"], []),
     (["seeds", "0", "value"], 10**400),
-    (["seeds", "$\\frac{"], {"uniform_mse": 0.3}),
+    (["seeds", "$\\frac{$"], {"uniform_mse": 0.3}),
     (["training"], None),
     (["training"], [1]),
     (["training", 0], {"seed": 0, "step": 1}),

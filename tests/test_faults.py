@@ -132,6 +132,7 @@ WRONG_RESULTS = [
     (["seeds", "0", "query", "response"], [["a"] * 3] * 9),
     (["seeds", "0", "value", "response"], []),
     (["seeds", "0", "value"], 10**400),
+    (["seeds", "$\\frac{$"], {"uniform_mse": 0.3}),
     (["training"], None),
     (["training"], [1]),
     (["training", 0], {"seed": 0, "step": 1}),
@@ -247,7 +248,9 @@ def test_an_interrupted_repro_is_resumed(project, kind):
     before = project.contents(*OUTPUTS)
     for stage in ("generate", "evaluate"):
         process = start(project, f"dvc repro --force --single-item {stage}")
-        time.sleep(random.Random(f"{kind} {stage}").uniform(0, 2))
+        time.sleep(
+            random.Random(f"{kind} {stage}").uniform(0.3, 0.8)
+        )  # past the start of Python, before the end of the stage
         os.killpg(process.pid, signal.Signals[kind])
         _, errors = process.communicate()
         assert process.returncode != 0

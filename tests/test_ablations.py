@@ -19,7 +19,7 @@ from stages.identifiability import (
     swap_values,
 )
 from stages.params import ABLATIONS
-from stages.student import batches, descend, normals, together
+from stages.student import batches, descend, initialise, normals, together, train
 from stages.task import KEYS, PAYLOAD, QUERY, draw_heldout, draw_latents, mse, teacher, uniform
 from stages.variants import VARIANTS, Claim
 from tests.closed_forms import UNIFORM_THREE_KEYS
@@ -52,6 +52,14 @@ def test_published_is_the_experiment_of_train(mixing):
     ours = train_runs(VARIANTS["published"], [0, 2], mixing, KEYS, FEW)
     for run, expected in zip(ours, population.train_runs([0, 2], mixing, KEYS, FEW), strict=True):
         assert run["heldout_mse"] == pytest.approx(expected["heldout_mse"], rel=1e-9)
+
+
+def test_peak_is_the_highest_error_after_the_published_stop(mixing):
+    Wq, Wv = initialise(normal := normals(1))
+    errors = [error for _, error in train(Wq, Wv, batches(normal, 32, mixing, KEYS), KEYS, 0.03, 120)]
+    (run,) = train_runs(VARIANTS["long-adam"], [1], mixing, KEYS, FEW)
+    assert run["peak"] == pytest.approx(max(errors[40:]), rel=1e-9)
+    assert max(errors) > 2 * run["peak"]
 
 
 def test_a_change_of_basis_of_queries_and_keys_moves_no_prediction(mixing):
@@ -158,7 +166,7 @@ def test_the_variants_latents():
 @pytest.mark.parametrize("lr", [0.03, 0.003])
 def test_noise_keeps_adam_as_far_away_as_theory_says(mixing, lr):
     """Runs that start at the solution end as far from it as the formula says, at two learning rates."""
-    noise, size, runs = 0.1, 128, 8
+    noise, size, runs = 0.1, 128, 16
     start = solution(mixing)
     students = start | {name: start[name].repeat(runs, 1, 1) for name in ("Wq", "Wv")}
 
@@ -176,7 +184,26 @@ def test_noise_keeps_adam_as_far_away_as_theory_says(mixing, lr):
         for Wq, Wv in zip(*(W.detach() for W in weights), strict=True)
     ]
     expected = noise_excess(jacobian(start, ("Wq", "Wv"), *inputs), noise, lr, size)
-    assert sum(excess) / runs == pytest.approx(expected, rel=0.25)  # a chance of 7 %, and what the formula leaves out
+    assert 0.9 < sum(excess) / runs / expected < 1.3  # a chance of 5 %, and above 1 what the formula leaves out
+
+
+def test_amsgrad_is_pytorchs_own_bit_for_bit(mixing):
+    weights = [normals(0)(9, 3), normals(1)(9, 3)]
+    ours, theirs = [[W.clone().requires_grad_() for W in weights] for _ in range(2)]
+
+    def students(W):
+        return {"Wq": W[0], "Wv": W[1], "keys": KEYS, "Wo": torch.eye(3, dtype=torch.float64)}
+
+    for _ in descend(
+        ours, lambda *x: answer(students(ours), *x), batches(normals(2), 32, mixing, KEYS), 0.03, 20, True
+    ):
+        pass
+    optimizer = torch.optim.Adam(theirs, lr=0.03, fused=True, amsgrad=True)
+    for (*inputs, target), _ in zip(batches(normals(2), 32, mixing, KEYS), range(20), strict=False):
+        optimizer.zero_grad()
+        ((answer(students(theirs), *inputs) - target) ** 2).mean().backward()
+        optimizer.step()
+    assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True))
 
 
 def test_a_claim_that_fails_is_reported():
@@ -217,11 +244,11 @@ def test_params_know_the_variants(tmp_path):
 def test_committed_studies_hold(name):
     """Every claim of every variant, at full size, on four runs."""
     study, variant = COMMITTED[name], VARIANTS[name]
-    assert len(study["theory"]) == len(variant.claims) + bool(variant.noise) >= 2
-    assert [claim for claim in study["theory"] if not claim["held"]] == []
+    stated = [Claim(**{key: value for key, value in claim.items() if key != "held"}) for claim in study["theory"]]
+    assert stated[: len(variant.claims)] == variant.claims
+    assert len(stated) == len(variant.claims) + bool(variant.noise) >= 2
+    assert all(claim["held"] for claim in study["theory"]) and all(held(claim, study["runs"]) for claim in stated)
     assert [run["seed"] for run in study["runs"]] == [0, 1, 2, 3]
-    for claim in study["theory"]:
-        assert held(Claim(**{key: claim[key] for key in ("measure", "low", "high", "why")}), study["runs"])
 
 
 def test_committed_studies_in_numbers():

@@ -13,7 +13,7 @@ from stages.identifiability import Student, answer, jacobian, measure, noise_exc
 from stages.ranks import RANK, share
 from stages.recovery import log10
 from stages.results import Prediction, Study
-from stages.student import descend, normals, together
+from stages.student import descend, normals, one_by_one, side_by_side
 from stages.task import CHUNK, Normal, draw_heldout, draw_latents, teacher
 from stages.variants import VARIANTS, Claim, Variant
 
@@ -37,15 +37,13 @@ def alter(variant: Variant, request: torch.Tensor, records: torch.Tensor) -> tup
     return request, records
 
 
-def batches(variant: Variant, seed: int, normal: Normal, batch_size: int, mixing, keys) -> Iterator[tuple]:
-    """The variant's stream of training batches, for the published variant that of `train@<seed>`."""
-    noise = normals((seed, 1))
+def batches(variant: Variant, normal: Normal, noise: Normal, batch_size: int, mixing, keys) -> Iterator[tuple]:
+    """The variant's stream of training batches, for the published variant that of `train`."""
     while True:
         request, records = alter(variant, *draw_latents(normal, CHUNK, batch_size))
         target = teacher(request, records, keys)
-        target = target + variant.noise * noise(*target.shape)
-        chunk = (tensor.to(variant.dtype) for tensor in (request @ mixing, records @ mixing, target))
-        yield from zip(*chunk, strict=True)
+        target = target + variant.noise * noise(CHUNK, batch_size, 3)
+        yield from one_by_one(*(tensor.to(variant.dtype) for tensor in (request @ mixing, records @ mixing, target)))
 
 
 def train_runs(variant: Variant, seeds: list[int], mixing, keys, settings: params.Train) -> list[dict]:
@@ -53,17 +51,11 @@ def train_runs(variant: Variant, seeds: list[int], mixing, keys, settings: param
     batch after the published stop, `peak`."""
     keys = keys[: variant.keys]
     mixing = mixing * torch.logspace(-0.5, 0.5, 9, variant.condition, dtype=torch.float64)  # each observed coordinate
-    streams = [normals(seed) for seed in seeds]
-    starts = [initialise(variant, normal) for normal in streams]
-    trained = {name: torch.stack([start[name] for start in starts]).to(variant.dtype) for name in variant.trains}
+    normal, noise = side_by_side(seeds), side_by_side([(seed, 1) for seed in seeds])
+    trained = {name: weights.to(variant.dtype) for name, weights in initialise(variant, normal).items()}
     fixed = {"keys": keys, "Wo": torch.eye(3, dtype=torch.float64)}
-    students = {name: tensor.to(variant.dtype) for name, tensor in fixed.items()} | trained
-    stream = together(
-        [
-            batches(variant, seed, normal, settings.batch_size, mixing, keys)
-            for seed, normal in zip(seeds, streams, strict=True)
-        ]
-    )
+    students = {name: weights.to(variant.dtype) for name, weights in fixed.items()} | trained
+    stream = batches(variant, normal, noise, settings.batch_size, mixing, keys)
     total = variant.lengthening * settings.steps
     steps = descend(
         list(trained.values()), lambda *x: answer(students, *x), stream, settings.lr, total, variant.amsgrad

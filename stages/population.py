@@ -9,17 +9,16 @@ import sys
 
 import msgspec
 import numpy
-import torch
 from tqdm import tqdm
 
 from stages import files, params, tensors
 from stages.ranks import RANK, share
 from stages.recovery import response_error
 from stages.results import Population
-from stages.student import batches, initialise, normals, predict, together, train
+from stages.student import batches, initialise, predict, side_by_side, train
 from stages.task import PAYLOAD, QUERY, draw_heldout, teacher
 
-GROUP = 16  # runs side by side: more are no faster
+GROUP = 16  # runs side by side: twice as many are hardly faster
 LEVELS = ("1e-6", "1e-12", "1e-20")
 TRACE_ROWS = 120
 CONFIDENCE = 0.95
@@ -35,9 +34,9 @@ def train_runs(seeds: list[int], mixing, keys, settings: params.Train) -> list[d
     heldout_mse, response_error: after training. steps: to reach each of LEVELS, None if it never did. trace: the error
     at some of the steps. Both of these are of the step's fresh batch, which the run has not seen before.
     """
-    streams = [normals(seed) for seed in seeds]
-    Wq, Wv = (torch.stack(weights) for weights in zip(*map(initialise, streams), strict=True))  # (S, 9, 3)
-    stream = together([batches(normal, settings.batch_size, mixing, keys) for normal in streams])
+    normal = side_by_side(seeds)
+    Wq, Wv = initialise(normal)  # (S, 9, 3)
+    stream = batches(normal, settings.batch_size, mixing, keys)
     errors = numpy.empty((settings.steps, len(seeds)))
     title = f"seeds {seeds[0]} to {seeds[-1]}"
     steps = train(Wq, Wv, stream, keys, settings.lr, settings.steps)

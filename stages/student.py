@@ -27,6 +27,19 @@ def normals(seed: int) -> Normal:
     return lambda *shape: torch.from_numpy(generator.standard_normal(shape))
 
 
+def side_by_side(seeds: list) -> Normal:
+    """The streams of several runs as one, with a leading axis: each run's numbers are those of its own stream."""
+    generators = [numpy.random.default_rng(seed) for seed in seeds]
+
+    def normal(*shape: int) -> torch.Tensor:
+        drawn = numpy.empty((len(generators), *shape))
+        for generator, out in zip(generators, drawn, strict=True):
+            generator.standard_normal(out=out)
+        return torch.from_numpy(drawn)
+
+    return normal
+
+
 def initialise(normal: Normal) -> tuple[torch.Tensor, torch.Tensor]:
     """The untrained Wq (9, 3) and Wv (9, 3)."""
     return INITIAL_SCALE * normal(9, 3), INITIAL_SCALE * normal(9, 3)
@@ -45,13 +58,12 @@ def batches(normal: Normal, batch_size: int, mixing, keys) -> Iterator[tuple]:
     """An endless stream of fresh training batches: mixed request (B, 9), mixed records (B, 4, 9), target (B, 3)."""
     while True:
         request, records = draw_latents(normal, CHUNK, batch_size)
-        yield from zip(request @ mixing, records @ mixing, teacher(request, records, keys), strict=True)
+        yield from one_by_one(request @ mixing, records @ mixing, teacher(request, records, keys))
 
 
-def together(streams: list[Iterator[tuple]]) -> Iterator[tuple]:
-    """The streams of S students as one, each tensor of a batch with a leading axis: request (S, B, 9)."""
-    for batch in zip(*streams, strict=True):
-        yield tuple(torch.stack(parts) for parts in zip(*batch, strict=True))
+def one_by_one(request, records, target) -> Iterator[tuple]:
+    """The batches of a chunk of steps: request (..., CHUNK, B, 9), records (..., CHUNK, B, 4, 9), target as request."""
+    return zip(request.movedim(-3, 0), records.movedim(-4, 0), target.movedim(-3, 0), strict=True)
 
 
 def train(Wq, Wv, stream, keys, lr: float, steps: int) -> Iterator[tuple[int, float | list[float]]]:

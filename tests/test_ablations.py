@@ -19,7 +19,7 @@ from stages.identifiability import (
     swap_values,
 )
 from stages.params import ABLATIONS
-from stages.student import batches, descend, initialise, normals, together, train
+from stages.student import batches, descend, initialise, normals, side_by_side, train
 from stages.task import KEYS, PAYLOAD, QUERY, draw_heldout, draw_latents, mse, teacher, uniform
 from stages.variants import VARIANTS, Claim
 from tests.closed_forms import UNIFORM_THREE_KEYS
@@ -170,13 +170,10 @@ def test_noise_keeps_adam_as_far_away_as_theory_says(mixing, lr):
     start = solution(mixing)
     students = start | {name: start[name].repeat(runs, 1, 1) for name in ("Wq", "Wv")}
 
-    def noisy(seed):
-        normal = normals((seed, 1))
-        for request, records, target in batches(normals(seed), size, mixing, KEYS):
-            yield request, records, target + noise * normal(*target.shape)
-
+    normal, noises = side_by_side(range(runs)), normals(99)
+    noisy = ((*x, target + noise * noises(*target.shape)) for *x, target in batches(normal, size, mixing, KEYS))
     weights = [students["Wq"], students["Wv"]]
-    for _ in descend(weights, lambda *x: answer(students, *x), together([noisy(i) for i in range(runs)]), lr, 250):
+    for _ in descend(weights, lambda *x: answer(students, *x), noisy, lr, 250):
         pass
     inputs = observed(mixing, 2000)
     excess = [

@@ -4,6 +4,7 @@ Importing the package does what every stage needs and none may forget: it pins t
 error a user can cause into one sentence instead of a traceback.
 """
 
+import io
 import os
 import sys
 
@@ -23,6 +24,10 @@ if "torch" in sys.modules:
 for name in [name for name in os.environ if name.startswith(PUT_ASIDE)]:
     del os.environ[name]
 os.environ.update(NUMERICS)
+
+for stream in (sys.stdout, sys.stderr):
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")  # a terminal that has no sign for "²" gets "?"
 
 
 class InputError(Exception):

@@ -58,7 +58,7 @@ class Results(_Record):
     parameters: dict[str, object]
     keys: list[ByCoordinate]
     mixing: list[list[float]]
-    seeds: Annotated[dict[str, Result], Meta(min_length=1)]
+    seeds: Annotated[dict[Annotated[str, Meta(pattern="^[0-9]+$")], Result], Meta(min_length=1)]
     training: list[TraceRow]
 
 

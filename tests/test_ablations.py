@@ -212,9 +212,9 @@ def test_a_claim_that_fails_is_reported():
 
 def test_a_variant_that_was_hardly_trained_fails_its_claims(mixing):
     result = report(VARIANTS["published"], train_runs(VARIANTS["published"], [0], mixing, KEYS, FEW))
-    failed = {claim["measure"] for claim in result["theory"] if not claim["held"]}
+    failed = {claim.measure for claim in result.theory if not claim.held}
     assert failed == {"heldout_mse", "query", "query_refitted", "query_map", "value", "value_refitted", "value_map"}
-    assert result["held"] == "2 of 9"
+    assert result.held == "2 of 9"
 
 
 def test_diverged_training_is_one_sentence(mixing):
@@ -273,7 +273,9 @@ def test_figures_need_only_the_listed_variants(tmp_path, monkeypatch):
     for name, study in COMMITTED.items():
         files.write_json(f"metrics/ablations/{name}.json", study)
     failed = {"heldout_mse": float("nan"), "response_error": float("nan"), "steps": [None] * 3, "trace": [0.3, 0.1]}
-    files.write_json("metrics/population.json", population.summarise([failed], 2))
+    files.write_json(
+        "metrics/population.json", population.summarise([failed], params.Train(lr=0.03, steps=2, batch_size=1))
+    )
     render_studies.main()
     assert sorted(path.stem for path in tmp_path.glob("metrics/ablations/*")) == sorted({*ABLATIONS} - {"float32"})
     first = {path.name: path.read_bytes() for path in tmp_path.glob("plots/*")}

@@ -143,7 +143,7 @@ WRONG_RESULTS = [
 def test_results_of_another_form_are_refused(shared, damaged, path, value):
     good = json.loads((shared.path / "metrics/results.json").read_bytes())
     damaged("metrics/results.json", json.dumps(changed(good, path, value) if path else value).encode())
-    assert refusal(render.main).startswith("metrics/results.json is not what `evaluate` writes")
+    assert refusal(render.main).startswith("metrics/results.json is not what its stage writes")
 
 
 def one_sentence(result: subprocess.CompletedProcess) -> str:

@@ -1,5 +1,6 @@
 """The interventions on students whose answers are known beforehand."""
 
+import msgspec
 import pytest
 import torch
 
@@ -15,7 +16,7 @@ def measured(mixing, query=None, value=None, seed=0):
     """All measurements of the student whose response maps are given; by default the ideal ones."""
     query = ideal_response(QUERY) if query is None else query
     value = ideal_response(PAYLOAD) if value is None else value
-    return evaluate(mixing.T @ query, mixing.T @ value, *draw_heldout(seed), mixing, KEYS, 5)
+    return msgspec.to_builtins(evaluate(mixing.T @ query, mixing.T @ value, *draw_heldout(seed), mixing, KEYS, 5))
 
 
 @pytest.fixture(scope="module")

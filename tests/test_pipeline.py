@@ -2,19 +2,22 @@
 
 from tests.conftest import OUTPUTS
 
+REPLICATION = ["generate", "train@0", "train@1", "train@2", "evaluate", "render"]
+STUDIES = ["population", "ablate@published", "render_studies"]
+
 
 def test_second_repro_runs_nothing_and_force_changes_nothing(project):
     assert project.repro() == []
     assert project.run("dvc repro --dry --allow-missing").stdout.count("Running stage") == 0
     before = project.contents(*OUTPUTS)
-    assert project.repro("--force") == ["generate", "train@0", "train@1", "train@2", "evaluate", "render"]
+    assert project.repro("--force") == REPLICATION + STUDIES + ["verify"]
     assert project.contents(*OUTPUTS) == before
     assert project.run("git status --porcelain").stdout == ""
 
 
 def test_each_change_reruns_what_it_touches(project):
     project.replace("params.yaml", "shift: 5", "shift: 4")
-    assert project.repro() == ["evaluate", "render"]
+    assert project.repro() == ["evaluate", "render", "verify"]
 
     project.replace("stages/render.py", '"font.size": 9', '"font.size": 8')
     assert project.repro() == ["render"]
@@ -26,7 +29,7 @@ def test_each_change_reruns_what_it_touches(project):
 def test_one_seed_more_trains_one_and_one_fewer_none(project):
     before = project.contents(*OUTPUTS)
     project.replace("params.yaml", "seeds: [0, 1, 2]", "seeds: [0, 1, 2, 7]")
-    assert project.repro() == ["generate", "train@7", "evaluate", "render"]
+    assert project.repro() == ["generate", "train@7", "evaluate", "render", "verify"]
     assert {"metrics/seeds/7.json", "plots/training/7.csv", "models/7.safetensors"} < set(project.contents(*OUTPUTS))
 
     project.replace("params.yaml", "seeds: [0, 1, 2, 7]", "seeds: [0, 1, 2]")
@@ -37,7 +40,7 @@ def test_one_seed_more_trains_one_and_one_fewer_none(project):
     assert after == before
 
     project.replace("params.yaml", "seeds: [0, 1, 2]", "seeds: [0, 1, 2, 7]")
-    assert project.repro() == ["evaluate", "render"]  # the run cache still has the training
+    assert project.repro() == ["evaluate", "render", "verify"]  # the run cache still has the training
 
 
 def test_the_heldout_set_steers_nothing(project):

@@ -4,6 +4,7 @@ import json
 import math
 import sys
 
+import msgspec
 import numpy
 import pytest
 import torch
@@ -85,9 +86,10 @@ def test_a_run_that_failed_is_counted_and_named():
     def run(response):
         return {"heldout_mse": response**2, "response_error": response, "steps": [None] * 3, "trace": [1.0, 0.1]}
 
-    result = summarise([run(1e-15), run(2 * RECOVERED), run(math.nan), run(0.9 * RECOVERED)], 2)
-    assert (result["recovered"], result["size"], result["not_recovered"]) == (2, 4, [1, 2])
-    json.dumps(result, allow_nan=False)
+    runs = [run(1e-15), run(2 * RECOVERED), run(math.nan), run(0.9 * RECOVERED)]
+    result = summarise(runs, params.Train(lr=0.03, steps=2, batch_size=1))
+    assert (result.recovered, result.size, result.not_recovered) == (2, 4, [1, 2])
+    json.dumps(msgspec.to_builtins(result), allow_nan=False)
 
 
 def test_committed_population_recovers():

@@ -1,9 +1,14 @@
-"""The README: its commands run, its numbers are those of metrics/."""
+"""The README: its commands run, its numbers are those of metrics/.
+
+`python -m tests.test_readme` writes anew what is generated, between `<!-- name -->` and `<!-- /name -->`.
+"""
 
 import json
 import re
 import time
 
+from stages.params import ABLATIONS
+from stages.verify import table
 from tests.conftest import OUTPUTS, ROOT, Project
 
 README = (ROOT / "README.md").read_text()
@@ -53,25 +58,77 @@ def a_clone_that_pulls_trains_nothing(project):
     assert clone.repro() == []
 
 
-def test_the_table_of_seeds_is_that_of_dvc(fresh):
-    (shown,) = [text for language, text in BLOCKS if language == "text"]
-    assert shown == fresh.run("dvc metrics show").stdout
+def test_what_is_generated_is_up_to_date(fresh):
+    generated = sections(fresh)
+    assert {name: shown(name) for name in generated} == generated
 
 
-def test_the_graph_is_that_of_dvc(fresh):
-    (graph,) = [text for language, text in BLOCKS if language == "mermaid"]
-    assert graph == fresh.run("dvc dag --mermaid").stdout.rstrip() + "\n"
-
-
-def test_the_table_of_claims_is_that_of_verify():
-    from stages.verify import table
-
-    claims = json.loads((ROOT / "metrics/claims.json").read_text())
-    shown = re.search(r"<!-- claims -->\n(.*?)<!-- /claims -->", README, re.DOTALL)[1]
-    assert shown == f"{table(claims['claims'])}\n\n{claims['held']} of {claims['total']} claims hold.\n"
+def test_the_numbers_in_the_text():
+    population, adam, noisy = (
+        json.loads((ROOT / f"metrics/{name}.json").read_text())
+        for name in ("population", "ablations/long-adam", "ablations/noisy-targets")
+    )
+    assert f"off by {population['response_error']['highest']:.0e}" in README
+    assert f"no entry of either response is off by more than √ε/3 = {population['criterion']:.0e}" in README
+    assert f"an error of {min(run['peak'] for run in adam['runs']):.0e} or more" in README.replace("\n", " ")
+    expected = {f"{run['expected_mse']:.1e}" for run in noisy["runs"]}
+    assert "error of 1.1e-3 to the clean targets" in README.replace("\n", " ") and expected == {"1.1e-03"}
 
 
 def test_every_linked_file_exists():
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if not link.startswith("http")]
     assert len(links) > 10
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def shown(name: str) -> str:
+    """What the README has between the marks of this name."""
+    return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README, re.DOTALL)[1]
+
+
+def sections(project: Project) -> dict[str, str]:
+    """What the README should have between its marks, from metrics/ and from DVC."""
+    claims, population = (
+        json.loads((project.path / f"metrics/{name}.json").read_text()) for name in ("claims", "population")
+    )
+    graph = project.run("dvc dag --mermaid render").stdout.rstrip()
+    return {
+        "population": f"""So do {population["recovered"]} of {population["size"]} initialisations: at least
+{population["recovered_at_least"]:.1%} of all would, at {population["confidence"]:.0%} confidence.
+""",
+        "seeds": f"```text\n{project.run('dvc metrics show').stdout}```\n",
+        "claims": f"{table(claims['claims'])}\n\n{claims['held']} of {claims['total']} claims hold.\n",
+        "graph": f"```mermaid\n{graph}\n```\n",
+        "studies": studies(project),
+    }
+
+
+def studies(project: Project) -> str:
+    """What each variant recovers: R² of the worst coordinate, from the worst to the best run."""
+    lines = [
+        "| variant | held-out MSE, worst | query R²: as it is | refitted | value R²: as it is | refitted "
+        "| free directions: seen | theory | predictions that held |",
+        "| --- |" + " --- |" * 8,
+    ]
+    for name in ABLATIONS:
+        study = json.loads((project.path / f"metrics/ablations/{name}.json").read_text())
+        mse = max(run["heldout_mse"] for run in study["runs"])
+        r2 = [
+            spread([1 - run[key] for run in study["runs"]])
+            for key in ("query", "query_refitted", "value", "value_refitted")
+        ]
+        (theory,) = [claim["low"] for claim in study["theory"] if claim["measure"] == "null"]
+        free = f"{study['null']} of {study['scalars']}"
+        lines.append(f"| `{name}` | {mse:.0e} | {' | '.join(r2)} | {free} | {theory:.0f} | {study['held']} |")
+    return "\n".join(lines) + "\n"
+
+
+def spread(values: list[float]) -> str:
+    low, high = (f"{end:.3f}" for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+if __name__ == "__main__":
+    for name, text in sections(Project(ROOT)).items():
+        README = README.replace(f"<!-- {name} -->\n{shown(name)}", f"<!-- {name} -->\n{text}")
+    (ROOT / "README.md").write_text(README)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from stages.recovery import error
 from stages.student import normals, predict
 from stages.task import (
     KEYS,
@@ -13,7 +14,6 @@ from stages.task import (
     draw_heldout,
     draw_latents,
     draw_mixing,
-    error,
     mse,
     teacher,
     uniform,
@@ -80,4 +80,4 @@ def test_the_teachers_errors_agree_with_their_closed_forms():
         (torch.zeros_like(target), closed_forms.ZERO_PREDICTOR),
     ]:
         measured = error(prediction, target)
-        assert abs(measured["mse"] - expected) < 4 * measured["standard_error"]
+        assert abs(measured.mse - expected) < 4 * measured.standard_error

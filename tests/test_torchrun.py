@@ -79,7 +79,7 @@ def test_two_ranks_write_the_same_bytes(expected, tmp_path, mixing):
     output, _ = launched.communicate(timeout=120)
     assert launched.returncode == 0, output
     assert written(tmp_path) == {LEARNED_KEYS: expected[LEARNED_KEYS]}
-    assert output.count("claims of theory held") == 1
+    assert output.count("predictions of theory held") == 1
 
 
 def test_three_ranks_recover_from_a_killed_one(expected, tmp_path, mixing):

@@ -1,5 +1,6 @@
 """A temporary clone of the project, real Git and real DVC, for the tests that run the pipeline."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -97,9 +98,19 @@ def fresh(tmp_path_factory) -> Project:
 
 
 @pytest.fixture(scope="session")
-def trained(fresh, tmp_path_factory) -> Project:
+def trained(fresh, tmp_path_factory, worker_id) -> Project:
     """The project with few training steps, reproduced and committed. Not to be changed: copy it, or use `project`."""
-    project = fresh.copy(tmp_path_factory.mktemp("trained") / "project")
+    temporary = tmp_path_factory.getbasetemp()
+    place = temporary if worker_id == "master" else temporary.parent  # which test processes side by side share
+    with (place / "trained.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "trained/done").exists():
+            few_steps(fresh.copy(place / "trained/project"))
+            (place / "trained/done").touch()
+    return Project(place / "trained/project")
+
+
+def few_steps(project: Project) -> None:
     project.replace("params.yaml", "steps: 1200", f"steps: {FEW_STEPS}")
     project.replace("params.yaml", "size: 64", "size: 1")
     for name in UNUSED_ABLATIONS:
@@ -107,7 +118,6 @@ def trained(fresh, tmp_path_factory) -> Project:
         (project.path / f"metrics/ablations/{name}.json").unlink()
     project.repro()
     project.run("git add -A && git commit -q -m 'Few steps'")
-    return project
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def hook(event, args):
     elif event == "os.rename":
         used["outs"].discard(os.path.relpath(args[0]))
         note("outs", args[1])
-    elif event == "os.remove":
+    elif event == "os.remove" and os.path.exists(args[0]):
         note("deleted", args[0])
 
 class Recorded:

@@ -2,24 +2,17 @@
 
 from tests.conftest import OUTPUTS
 
-REPLICATION = ["generate", "train@0", "train@1", "train@2", "evaluate", "render"]
-STUDIES = ["population", "ablate@published", "render_studies"]
 
-
-def test_second_repro_runs_nothing_and_force_changes_nothing(project):
+def test_a_second_repro_runs_nothing(project):
     assert project.repro() == []
     assert project.run("dvc repro --dry --allow-missing").stdout.count("Running stage") == 0
-    before = project.contents(*OUTPUTS)
-    assert project.repro("--force") == REPLICATION + STUDIES + ["verify"]
-    assert project.contents(*OUTPUTS) == before
-    assert project.run("git status --porcelain").stdout == ""
 
 
 def test_each_change_reruns_what_it_touches(project):
     project.replace("params.yaml", "shift: 5", "shift: 4")
     assert project.repro() == ["evaluate", "render", "verify"]
 
-    project.replace("stages/render.py", '"font.size": 9', '"font.size": 8')
+    project.replace("stages/render.py", "MOST_NAMED = 10", "MOST_NAMED = 2")
     assert project.repro() == ["render"]
 
     project.replace("params.yaml", "lr: 0.03", "lr: 3e-2")  # the same number
@@ -38,9 +31,6 @@ def test_one_seed_more_trains_one_and_one_fewer_none(project):
     assert list(after) == list(before)  # no stale row, file or curve
     del before["dvc.lock"], after["dvc.lock"]  # which remembers seed 7, so that it need not be trained again
     assert after == before
-
-    project.replace("params.yaml", "seeds: [0, 1, 2]", "seeds: [0, 1, 2, 7]")
-    assert project.repro() == ["evaluate", "render", "verify"]  # the run cache still has the training
 
 
 def test_the_heldout_set_steers_nothing(project):

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ROUNDS = 5
+ROUNDS = 3
 STAGES = ["generate", "train", "evaluate", "render"]
 STRAIGHT = """
 import stages.generate, stages.train, stages.evaluate, stages.render

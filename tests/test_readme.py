@@ -97,9 +97,8 @@ def sections(project: Project) -> dict[str, str]:
     )
     graph = project.run("dvc dag --mermaid render").stdout.rstrip()
     return {
-        "population": f"""So do {population["recovered"]} of {population["size"]} initialisations: at least
-{population["recovered_at_least"]:.1%} of all would, at {population["confidence"]:.0%} confidence.
-""",
+        "population": "All of them were recovered from {recovered} of {size} initialisations, and so from at least\n"
+        "{recovered_at_least:.1%} of all, at {confidence:.0%} confidence.\n".format(**population),
         "seeds": f"```text\n{project.run('dvc metrics show').stdout}```\n",
         "claims": f"{table(claims['claims'])}\n\n{claims['held']} of {claims['total']} claims hold.\n",
         "graph": f"```mermaid\n{graph}\n```\n",

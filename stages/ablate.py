@@ -14,7 +14,7 @@ from stages.ranks import RANK, share
 from stages.recovery import log10
 from stages.results import Prediction, Study
 from stages.student import descend, normals, one_by_one, side_by_side
-from stages.task import CHUNK, Normal, draw_heldout, draw_latents, teacher
+from stages.task import CHUNK, QUERY, REQUEST_SCALE, Normal, draw_heldout, draw_latents, teacher
 from stages.variants import VARIANTS, Claim, Variant
 
 RUNS, GROUP = 4, 2  # initialisations of each variant, and how many train side by side
@@ -33,7 +33,9 @@ def alter(variant: Variant, request: torch.Tensor, records: torch.Tensor) -> tup
     if variant.correlation:
         covariance = torch.eye(9, dtype=torch.float64).lerp(torch.ones(9, 9, dtype=torch.float64), variant.correlation)
         root = torch.linalg.cholesky(covariance).mT
-        request, records = request @ root, records @ root
+        scale = torch.ones(9, dtype=torch.float64)
+        scale[QUERY] = REQUEST_SCALE
+        request, records = (request / scale) @ root * scale, records @ root
     return request, records
 
 
@@ -50,7 +52,8 @@ def train_runs(variant: Variant, seeds: list[int], mixing, keys, settings: param
     """Train the variant's runs side by side; the measures of each, and in a lengthened variant the highest error of a
     batch after the published stop, `peak`."""
     keys = keys[: variant.keys]
-    mixing = mixing * torch.logspace(-0.5, 0.5, 9, variant.condition, dtype=torch.float64)  # each observed coordinate
+    stretch = torch.logspace(-0.5, 0.5, 9, base=variant.condition, dtype=torch.float64)
+    mixing = mixing * stretch  # of the observed coordinates: these are the singular values
     normal, noise = side_by_side(seeds), side_by_side([(seed, 1) for seed in seeds])
     trained = {name: weights.to(variant.dtype) for name, weights in initialise(variant, normal).items()}
     fixed = {"keys": keys, "Wo": torch.eye(3, dtype=torch.float64)}

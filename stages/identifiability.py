@@ -38,7 +38,7 @@ def refitted_gap(found: torch.Tensor, true: torch.Tensor) -> float:
 
 
 def map_gap(found: torch.Tensor, true: torch.Tensor) -> float:
-    """The squared error of a map's response (9, k), as a share of the true one: 1 − R² over white latents."""
+    """The squared error of a map's response (9, k), as a share of the true one."""
     return (((found - true) ** 2).sum() / (true**2).sum()).item()
 
 

@@ -31,7 +31,7 @@ def shift(latents: torch.Tensor, features: list[int], by: float) -> torch.Tensor
 
 
 def interchange(latents: torch.Tensor, feature: int) -> torch.Tensor:
-    """The latents with one coordinate taken from the next example (the last takes the first's)."""
+    """The latents with one coordinate taken from the example before (the first takes the last's)."""
     changed = latents.clone()
     changed[..., feature] = latents[..., feature].roll(1, 0)
     return changed

@@ -67,7 +67,7 @@ class Params(_Section):
     studies: Train
     population: Population
     ablations: Annotated[list[str], Meta(min_length=1)]
-    launcher: Annotated[str, Meta(pattern=r"^(python|torchrun( .*)?)$")]
+    launcher: Annotated[str, Meta(pattern=r"^(python|torchrun( .*)?)\Z")]
 
     def __post_init__(self):
         for name, listed in (("seeds", self.seeds), ("ablations", self.ablations)):

@@ -94,8 +94,8 @@ def lower_bound(successes: int, runs: int, confidence: float = CONFIDENCE) -> fl
 def quantiles(values: list[float | None]) -> dict[str, float | None]:
     """Order statistics, so that each is a value that occurred. None and what is not finite stand above all numbers."""
     ordered = sorted(math.inf if value is None or not math.isfinite(value) else value for value in values)
-    shares = {"lowest": 0, "q05": 0.05, "median": 0.5, "q95": 0.95, "highest": 1}
-    picked = {name: ordered[max(0, math.ceil(share * len(ordered)) - 1)] for name, share in shares.items()}
+    fractions = {"lowest": 0, "q05": 0.05, "median": 0.5, "q95": 0.95, "highest": 1}
+    picked = {name: ordered[max(0, math.ceil(part * len(ordered)) - 1)] for name, part in fractions.items()}
     return {name: value if math.isfinite(value) else None for name, value in picked.items()}
 
 

@@ -29,7 +29,7 @@ def share(work: Callable[[list[int]], list], seeds: list[int], size: int) -> lis
         distributed.init_process_group("gloo", timeout=TIMEOUT)
     results = []
     for turn in range(0, len(groups), WORLD):
-        mine = groups[turn : turn + WORLD][RANK : RANK + 1]  # one group, or none in the last turn
+        mine = groups[turn + RANK : turn + RANK + 1]  # one group, or none in the last turn
         part = [result for group in mine for result in work(group)]
         parts = [None] * WORLD if RANK == 0 else None
         with _meeting():
@@ -43,5 +43,5 @@ def share(work: Callable[[list[int]], list], seeds: list[int], size: int) -> lis
 def _meeting() -> Iterator[None]:
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # ValueError: there is no torchrun behind RANK and WORLD_SIZE
         raise InputError(f"rank {RANK} of {WORLD} lost another: {str(error).splitlines()[0]}") from error

@@ -24,8 +24,8 @@ def draw(results: Results) -> Figure:
     first, result = next(iter(results.seeds.items()))
     draw_response(query, result.query.response, "q", "Query response  R Wq")
     draw_response(value, result.value.response, "v", "Value response  R Wv")
-    query.set_xlabel(f"query coordinate (seed {first})")
-    value.set_xlabel(f"value coordinate (seed {first})")
+    query.set_xlabel(f"seed {first}")
+    value.set_xlabel(f"seed {first}")
     value.tick_params(labelleft=False)
     return figure
 
@@ -64,7 +64,7 @@ def draw_response(axes, response: list[list[float]], letter: str, title: str) ->
     axes.imshow(response, cmap=colours, vmin=-bound, vmax=bound, aspect="auto")
     for i, row in enumerate(response):
         for j, entry in enumerate(row):
-            text = f"{entry:.2f}".replace("-0.00", "0.00")
+            text = f"{entry:.2f}".replace("-0.00", "0.00") if abs(entry) < 100 else f"{entry:.0e}"
             axes.text(j, i, text, ha="center", va="center", color="white" if abs(entry) > 0.6 * bound else "black")
     for boundary in (2.5, 5.5):
         axes.axhline(boundary, color="black", linewidth=1)

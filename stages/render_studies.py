@@ -3,6 +3,7 @@
 import math
 import sys
 
+import msgspec
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -33,7 +34,7 @@ def draw_population(result: Population) -> Figure:
     """The error of all runs over the training steps, as bands of their quantiles."""
     figure = Figure(figsize=(6.4, 4.2), dpi=150)
     axes = figure.subplots(gridspec_kw={"left": 0.12, "right": 0.97, "top": 0.86, "bottom": 0.12})
-    rows = result.training
+    rows = msgspec.to_builtins(result.training)
     steps = [row["step"] for row in rows]
     bands = {name: [math.nan if row[name] is None else row[name] for row in rows] for name in rows[0]}
     axes.fill_between(
@@ -51,7 +52,7 @@ def draw_population(result: Population) -> Figure:
     for level, reached in result.steps_to.items():
         if reached["median"] is not None:
             axes.plot(reached["median"], float(level), "o", color="black", markersize=3.5)
-            text = f"{level} after {reached['median']} steps"
+            text = f"{level} after {reached['median']:.0f} steps"
             axes.annotate(text, (reached["median"], float(level)), (7, 0), textcoords="offset points", va="center")
     axes.set_xlabel("training step")
     axes.set_ylabel("mean squared error of the step's fresh batch")
@@ -79,7 +80,7 @@ def draw_identifiability(studies: dict[str, Study]) -> Figure:
                         low = LEAST if claim.low is None else claim.low
                         high = MOST if claim.high is None else claim.high
                         axes.barh(place, high - low, thickness, left=low, color="0.85", zorder=0)
-                errors = [min(max(run[measure], LEAST), MOST) for run in study.runs]
+                errors = [min(max(getattr(run, measure), LEAST), MOST) for run in study.runs]
                 axes.plot(errors, [place] * len(errors), mark, color=SHADES[mark], markersize=4, alpha=0.8, mew=0)
         axes.set_title(title, loc="left")
     for axes in panels[:3]:
@@ -101,7 +102,7 @@ def draw_identifiability(studies: dict[str, Study]) -> Figure:
     panels[3].set_xticks([])
     panels[3].spines[:].set_visible(False)
     for row, study in enumerate(studies.values()):
-        expected = [claim for claim in study.theory if claim.measure == "null"]
+        expected = [claim for claim in study.theory if claim.measure == "null" and claim.low is not None]
         text = f"{study.null} of {study.scalars}"
         text += f", theory {expected[0].low:.0f}" if expected else ""
         panels[3].text(0.04, row, text, va="center")

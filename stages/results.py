@@ -52,25 +52,49 @@ class TraceRow(_Record):
     heldout_mse: Squared
 
 
+class Shift(_Record):
+    shift: float
+
+
+class Parameters(_Record):
+    """The sections of params.yaml that the results depend on."""
+
+    seeds: list[int]
+    mixing: dict[str, int]
+    train: dict[str, float]
+    interventions: Shift
+
+
 class Results(_Record):
     """metrics/results.json."""
 
-    parameters: dict[str, object]
+    parameters: Parameters
     keys: list[ByCoordinate]
     mixing: list[list[float]]
-    seeds: Annotated[dict[Annotated[str, Meta(pattern="^[0-9]+$")], Result], Meta(min_length=1)]
-    training: list[TraceRow]
+    seeds: Annotated[dict[Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]*)\Z")], Result], Meta(min_length=1)]
+    training: Annotated[list[TraceRow], Meta(min_length=1)]
 
 
 Quantiles = dict[str, float | None]  # lowest, q05, median, q95, highest; None stands above all numbers
+
+
+class Band(_Record):
+    """Quantiles of the runs' errors at one step of training."""
+
+    step: int
+    lowest: float | None
+    q05: float | None
+    median: float | None
+    q95: float | None
+    highest: float | None
 
 
 class Population(_Record):
     """metrics/population.json."""
 
     parameters: dict[str, object]
-    size: int
-    recovered: int  # runs whose response error is at most `criterion`
+    size: Annotated[int, Meta(ge=1)]
+    recovered: Annotated[int, Meta(ge=0)]  # runs whose response error is at most `criterion`
     recovered_at_least: float  # the lower bound of the rate, at `confidence`
     confidence: float
     criterion: float
@@ -78,7 +102,7 @@ class Population(_Record):
     heldout_mse: Quantiles
     response_error: Quantiles
     steps_to: dict[str, Quantiles]  # by the error to reach
-    training: list[Quantiles]  # each with its `step`
+    training: Annotated[list[Band], Meta(min_length=1)]
 
 
 class Prediction(_Record):
@@ -89,6 +113,27 @@ class Prediction(_Record):
     high: float | None
     why: str
     held: bool
+
+
+class Run(_Record):
+    """The measures of one trained student; stages/identifiability.py says what each is."""
+
+    seed: int
+    heldout_mse: float
+    query: float
+    query_refitted: float
+    query_map: float
+    value: float
+    value_refitted: float
+    value_map: float
+    swap: float
+    gauge: float
+    scalars: int
+    null: int
+    smallest_kept: float
+    largest_dropped: float | None
+    peak: float | None = None
+    expected_mse: float | None = None
 
 
 class Study(_Record):
@@ -104,5 +149,5 @@ class Study(_Record):
     value_refitted_R2: float
     log10_value_map: float
     held: str
-    runs: list[dict[str, float | None]]
-    theory: list[Prediction]
+    runs: Annotated[list[Run], Meta(min_length=1)]
+    theory: Annotated[list[Prediction], Meta(min_length=1)]

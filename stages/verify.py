@@ -5,7 +5,6 @@ rounding (as on another kind of processor, where the last bits differ), or diffe
 """
 
 import argparse
-import json
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -40,7 +39,8 @@ def leaves(node, path: str = "") -> dict[str, float]:
 def judge(claim: dict, numbers: dict[str, float], shift: float, z: float) -> dict:
     """A claim's row: what was expected, the lowest and highest measurement, the band they must lie in, and `holds`,
     which is None where nothing was measured, such as a seed that did not run."""
-    found = {name: value for name, value in numbers.items() if fnmatch(name, claim["of"])}
+    same = claim.get("shift", shift) == shift  # or it was published for another
+    found = {name: value for name, value in numbers.items() if same and fnmatch(name, claim["of"])}
     measured = [min(found.values()), max(found.values())] if found else None
     row = {"claim": claim["claim"], "source": claim["source"], "measured": measured}
     if "predicted" in claim:
@@ -73,7 +73,7 @@ def verify(claims: list[dict], results: Results) -> list[dict]:
     numbers = leaves({"seeds": msgspec.to_builtins(results.seeds)})
     predicted = sum(fnmatch(name, claim["of"]) for claim in claims if "predicted" in claim for name in numbers)
     z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / (2 * max(predicted, 1)))
-    return [judge(claim, numbers, results.parameters["interventions"]["shift"], z) for claim in claims]
+    return [judge(claim, numbers, results.parameters.interventions.shift, z) for claim in claims]
 
 
 def table(rows: list[dict]) -> str:
@@ -136,11 +136,16 @@ def compare(fresh: dict, committed: dict, shift: float) -> list[tuple[str, str, 
 
 def against(revision: str) -> int:
     """Compare metrics/results.json with that of a Git revision and print it; 0 if all is the same but for rounding."""
-    shown = subprocess.run(["git", "show", f"{revision}:metrics/results.json"], capture_output=True, text=True)
+    place = f"{revision}:./metrics/results.json"
+    shown = subprocess.run(["git", "show", "--end-of-options", place], capture_output=True)
     if shown.returncode:
-        raise InputError(f"no metrics/results.json in the Git revision {revision}: {shown.stderr.strip()}")
+        raise InputError(f"no metrics/results.json in the Git revision {revision!r}: {shown.stderr.decode().strip()}")
     fresh = files.read_json("metrics/results.json", Results)
-    rows = compare(msgspec.to_builtins(fresh), json.loads(shown.stdout), fresh.parameters["interventions"]["shift"])
+    try:
+        committed = msgspec.json.decode(shown.stdout, type=dict)
+        rows = compare(msgspec.to_builtins(fresh), committed, fresh.parameters.interventions.shift)
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError) as error:
+        raise InputError(f"metrics/results.json of the Git revision {revision!r} cannot be read: {error}") from error
     width = max(len(metric) for metric, _, _ in rows)
     for metric, verdict, largest in rows:
         print(f"{metric:{width}}  {verdict}" + (f"  {largest:.1e}" if largest else ""))
@@ -192,4 +197,4 @@ if __name__ == "__main__":
         "--against", metavar="REVISION", help="compare with the metrics of a Git revision, such as HEAD"
     )
     revision = parser.parse_args().against
-    sys.exit(against(revision)) if revision else main()
+    main() if revision is None else sys.exit(against(revision))

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from stages import InputError, evaluate, files, render, train
-from tests.conftest import OUTPUTS
+from stages import InputError, evaluate, files, render, render_studies, train, verify
+from tests.conftest import OUTPUTS, ROOT
 
 READS = {  # what each stage reads, and how to run it in this process
     "data/mixing.safetensors": lambda: train.main(0),
@@ -127,12 +127,16 @@ WRONG_RESULTS = [
     (["seeds"], []),
     (["seeds"], None),
     (["seeds", "1"], None),
-    (["seeds", "1", "uniform_mse"], "0.3"),
+    (["seeds", "1", "uniform", "mse"], "0.3"),
     (["seeds", "0", "query", "response"], [[1, 2], [3]]),
     (["seeds", "0", "query", "response"], [["a"] * 3] * 9),
     (["seeds", "0", "value", "response"], []),
     (["seeds", "0", "value"], 10**400),
-    (["seeds", "$\\frac{$"], {"uniform_mse": 0.3}),
+    (["seeds"], {"$\\frac{$": json.loads((ROOT / "metrics/results.json").read_bytes())["seeds"]["0"]}),
+    (["seeds"], {"00": json.loads((ROOT / "metrics/results.json").read_bytes())["seeds"]["0"]}),
+    (["parameters"], {}),
+    (["parameters", "interventions", "shift"], "5"),
+    (["training"], []),
     (["training"], None),
     (["training"], [1]),
     (["training", 0], {"seed": 0, "step": 1}),
@@ -144,6 +148,25 @@ def test_results_of_another_form_are_refused(shared, damaged, path, value):
     good = json.loads((shared.path / "metrics/results.json").read_bytes())
     damaged("metrics/results.json", json.dumps(changed(good, path, value) if path else value).encode())
     assert refusal(render.main).startswith("metrics/results.json is not what its stage writes")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("population", ["training"], []),
+        ("population", ["training", 0], {}),
+        ("population", ["size"], 0),
+        ("ablations/published", ["runs"], []),
+        ("ablations/published", ["runs", 0], {}),
+        ("ablations/published", ["runs", 0, "query"], None),
+        ("ablations/published", ["theory"], []),
+    ],
+)
+@pytest.mark.parametrize("stage", [render_studies, verify])
+def test_studies_of_another_form_are_refused(shared, damaged, stage, name, path, value):
+    good = json.loads((shared.path / f"metrics/{name}.json").read_bytes())
+    damaged(f"metrics/{name}.json", json.dumps(changed(good, path, value)).encode())
+    assert refusal(stage.main).startswith(f"metrics/{name}.json is not what its stage writes")
 
 
 def one_sentence(result: subprocess.CompletedProcess) -> str:
@@ -207,6 +230,7 @@ def test_a_failed_write_keeps_the_file_and_leaves_no_other(tmp_path, monkeypatch
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("results.json", b"good")]
 
 
+@pytest.mark.slow
 def test_damage_everywhere_is_undone_by_repro(project):
     """Outputs and DVC's cache alike: what cannot be trusted is made anew."""
     before = project.contents(*OUTPUTS)
@@ -243,6 +267,7 @@ def start(project, command: str) -> subprocess.Popen:
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["SIGINT", "SIGKILL"])
 def test_an_interrupted_repro_is_resumed(project, kind):
     before = project.contents(*OUTPUTS)

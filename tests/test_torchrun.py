@@ -15,6 +15,7 @@ from stages.population import GROUP
 from stages.task import KEYS
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
 STEPS = 60
 LEARNED_KEYS, POPULATION = "metrics/ablations/learned-keys.json", "metrics/population.json"
 RESTART = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # README, "More than one machine"

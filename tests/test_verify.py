@@ -27,7 +27,7 @@ PREDICTED = {
     "uniform attention, S − 1/4": closed_forms.UNIFORM,
     "erase all query features, S − 1/4": closed_forms.UNIFORM,
     "erase all payload features, S": closed_forms.ZERO_PREDICTOR,
-    "erase one query feature": closed_forms.ERASE_ONE_QUERY,
+    "erase one query feature, E Σ (a − a′)²": closed_forms.ERASE_ONE_QUERY,
     "erase one payload feature, S/3": closed_forms.ERASE_ONE_PAYLOAD,
     "interchange of one payload feature moves the target, 2S/3": closed_forms.RESAMPLE_ONE_PAYLOAD,
 }

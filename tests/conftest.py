@@ -17,11 +17,6 @@ FEW_STEPS = 30
 UNUSED_ABLATIONS = [name for name in ABLATIONS if name != "published"]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test first, so that the others run beside it."""
-    items.sort(key=lambda item: item.name != "test_every_other_command_runs")
-
-
 class Project:
     """A Git and DVC repository at `path`."""
 

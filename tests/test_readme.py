@@ -9,6 +9,8 @@ import math
 import re
 import time
 
+import pytest
+
 from stages.params import ABLATIONS
 from stages.variants import VARIANTS, Variant
 from stages.verify import table
@@ -24,6 +26,7 @@ def test_ci_runs_the_two_commands_as_they_stand_here():
     assert INSTALL in ci and TEST == "pytest" and f"\n{TEST}\n" in ci
 
 
+@pytest.mark.slow
 def test_every_other_command_runs(project):
     before = project.contents(*OUTPUTS)
     for block in COMMANDS:

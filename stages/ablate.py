@@ -18,6 +18,7 @@ from stages.task import CHUNK, QUERY, REQUEST_SCALE, Normal, draw_heldout, draw_
 from stages.variants import VARIANTS, Claim, Variant
 
 RUNS, GROUP = 4, 2  # initialisations of each variant, and how many train side by side
+NOISE_STREAM, GAUGE_STREAM = 1, 2  # of a run: of its targets' noise, and of the change of basis it is tested with
 FACTOR = 1.5  # how far noise_excess may be off, for what it leaves out and the chance of one run
 
 
@@ -49,19 +50,38 @@ def batches(variant: Variant, normal: Normal, noise: Normal, batch_size: int, mi
 
 
 def train_runs(variant: Variant, seeds: list[int], mixing, keys, settings: params.Train) -> list[dict]:
-    """Train the variant's runs side by side; the measures of each, and in a lengthened variant the highest error of a
-    batch after the published stop, `peak`."""
+    """Train the variant's runs side by side; the measures of each."""
     keys = keys[: variant.keys]
     stretch = torch.logspace(-0.5, 0.5, 9, base=variant.condition, dtype=torch.float64)
     mixing = mixing * stretch  # of the observed coordinates: these are the singular values
-    normal, noise = side_by_side(seeds), side_by_side([(seed, 1) for seed in seeds])
+    students, peaks = train_students(variant, seeds, mixing, keys, settings)
+    runs = []
+    for seed, student, peak in zip(seeds, students, peaks, strict=True):
+        request, records = alter(variant, *draw_heldout(seed))
+        target = teacher(request, records, keys)
+        basis = normals((seed, GAUGE_STREAM))(3, 3)
+        run = {"seed": seed} | measure(student, request, records, mixing, keys, target, basis)
+        J = jacobian(student, variant.trains, request @ mixing, records @ mixing)
+        run |= spectrum(J)
+        if variant.noise:
+            run["expected_mse"] = noise_excess(J, variant.noise, settings.lr, settings.batch_size)
+        if any(claim.measure == "peak" for claim in variant.claims):
+            run["peak"] = peak
+        runs.append(run)
+    return runs
+
+
+def train_students(variant: Variant, seeds: list[int], mixing, keys, settings: params.Train):
+    """The trained student of each seed, in float64, and the highest error that a batch of it had after the published
+    stop: 0 unless the variant is a lengthened one."""
+    normal, noise = side_by_side(seeds), side_by_side([(seed, NOISE_STREAM) for seed in seeds])
     trained = {name: weights.to(variant.dtype) for name, weights in initialise(variant, normal).items()}
     fixed = {"keys": keys, "Wo": torch.eye(3, dtype=torch.float64)}
-    students = {name: weights.to(variant.dtype) for name, weights in fixed.items()} | trained
+    student = {name: weights.to(variant.dtype) for name, weights in fixed.items()} | trained
     stream = batches(variant, normal, noise, settings.batch_size, mixing, keys)
     total = variant.lengthening * settings.steps
     steps = descend(
-        list(trained.values()), lambda *x: answer(students, *x), stream, settings.lr, total, variant.amsgrad
+        list(trained.values()), lambda *inputs: answer(student, *inputs), stream, settings.lr, total, variant.amsgrad
     )
     peaks = [0.0 for _ in seeds]
     title = f"seeds {seeds[0]} to {seeds[-1]}"
@@ -69,27 +89,17 @@ def train_runs(variant: Variant, seeds: list[int], mixing, keys, settings: param
         if step > settings.steps:
             peaks = [max(pair) for pair in zip(peaks, errors, strict=True)]
 
-    if not all(tensor.isfinite().all() for tensor in trained.values()):
+    if not all(weights.isfinite().all() for weights in trained.values()):
         raise InputError(
             f"training diverged, expected finite weights; studies.lr is {settings.lr:g}, try a smaller one"
         )
-    runs = []
-    for i, seed in enumerate(seeds):
-        student = fixed | {name: tensor[i].detach().double() for name, tensor in trained.items()}
-        request, records = alter(variant, *draw_heldout(seed))
-        target = teacher(request, records, keys)
-        run = {"seed": seed} | measure(student, request, records, mixing, keys, target, normals((seed, 2))(3, 3))
-        J = jacobian(student, variant.trains, request @ mixing, records @ mixing)
-        run |= spectrum(J)
-        if variant.noise:
-            run["expected_mse"] = noise_excess(J, variant.noise, settings.lr, settings.batch_size)
-        if variant.lengthening > 1:
-            run["peak"] = peaks[i]
-        runs.append(run)
-    return runs
+    students = [
+        fixed | {name: weights[i].detach().double() for name, weights in trained.items()} for i in range(len(seeds))
+    ]
+    return students, peaks
 
 
-def held(claim: Claim, runs: list[dict]) -> bool:
+def holds(claim: Claim, runs: list[dict]) -> bool:
     """Whether every run's measure is within the claim's bounds."""
     low = -float("inf") if claim.low is None else claim.low
     high = float("inf") if claim.high is None else claim.high
@@ -104,7 +114,7 @@ def report(variant: Variant, runs: list[dict]) -> Study:
         why = f"what Adam's walk through the noise should come to, within a factor of {FACTOR}"
         claims.append(Claim("heldout_mse", expected / FACTOR, expected * FACTOR, why))
     worst = {key: max(run[key] for run in runs) for key in ("heldout_mse", "query_map", "value_map")}
-    theory = [Prediction(**vars(claim), held=held(claim, runs)) for claim in claims]
+    theory = [Prediction(**vars(claim), held=holds(claim, runs)) for claim in claims]
     return Study(
         scalars=runs[0]["scalars"],
         null=max(run["null"] for run in runs),

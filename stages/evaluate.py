@@ -3,7 +3,7 @@
 import msgspec
 
 from stages import files, params, tensors
-from stages.interventions import measure
+from stages.interventions import intervene
 from stages.recovery import error, leakage, log10, principal_angle, r2_gap, response_error
 from stages.results import Recovered, Result, Results, TraceRow
 from stages.student import predict
@@ -39,7 +39,7 @@ def evaluate(Wq, Wv, request, records, mixing, keys, shift: float) -> Result:
         uniform=error(uniform(records), target),
         query=recovered(Wq, request, QUERY),
         value=recovered(Wv, records, PAYLOAD),
-        interventions=measure(answer, truth, request, records, shift),
+        interventions=intervene(answer, truth, request, records, shift),
     )
 
 

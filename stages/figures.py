@@ -27,8 +27,26 @@ STYLE = {
     "svg.fonttype": "path",
 }
 
+POWER = "{x:.0e}"  # of ten, on a logarithmic axis; Matplotlib's own typeset label takes as long as all the rest
+
 matplotlib.rcdefaults()
 matplotlib.rcParams.update(STYLE)
+
+
+def label_line(axes, height: float, text: str, side: str) -> None:
+    """A thin line across the axes with its name at the right end, above ("bottom" of the name touches it) or below."""
+    axes.axhline(height, color="0.6", linewidth=0.8, zorder=0)
+    away = (-3, 2 if side == "bottom" else -2)
+    axes.annotate(
+        text,
+        (1, height),
+        away,
+        xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points",
+        ha="right",
+        va=side,
+        color="0.4",
+    )
 
 
 def save(figure: Figure, name: str) -> None:

@@ -37,7 +37,7 @@ def interchange(latents: torch.Tensor, feature: int) -> torch.Tensor:
     return changed
 
 
-def measure(answer, truth, request: torch.Tensor, records: torch.Tensor, by: float) -> dict[str, dict[str, Error]]:
+def intervene(answer, truth, request: torch.Tensor, records: torch.Tensor, by: float) -> dict[str, dict[str, Error]]:
     """Every single intervention's result, a mean squared error with its sampling error.
 
     erase_query, erase_payload: the prediction against the original target, by feature; erase_group: all three at once.

@@ -1,6 +1,6 @@
 """Stage `population`: the same experiment from many initialisations, each with its own data stream, side by side.
 
-Memory: GROUP runs are in training at any time, each with a chunk of its stream, latent and mixed, 5 MB. Of a finished
+Memory: GROUP runs are in training at any time, each with a chunk of its stream, latent and mixed, 1 MB. Of a finished
 run only its numbers stay, 5 kB.
 """
 
@@ -15,12 +15,11 @@ from stages import files, params, tensors
 from stages.ranks import RANK, share
 from stages.recovery import response_error
 from stages.results import Population
-from stages.student import batches, initialise, predict, side_by_side, train
+from stages.student import batches, initialise, predict, side_by_side, trace_steps, train
 from stages.task import PAYLOAD, QUERY, draw_heldout, teacher
 
 GROUP = 32  # runs side by side: twice as many are hardly faster, and two ranks share the default size
 LEVELS = ("1e-6", "1e-12", "1e-20")
-TRACE_ROWS = 120
 CONFIDENCE = 0.95
 
 # A run counts as recovered if no entry of its responses deviates by more than this. Its nine errors then leave at most
@@ -58,12 +57,6 @@ def train_runs(seeds: list[int], mixing, keys, settings: params.Train) -> list[d
             }
         )
     return runs
-
-
-def trace_steps(steps: int) -> list[int]:
-    """The steps a trace shows, those of `train`: at even distances, and the last."""
-    spacing = max(1, steps // TRACE_ROWS)
-    return [step for step in range(1, steps + 1) if step % spacing == 0 or step == steps]
 
 
 def steps_to(errors: numpy.ndarray, level: float) -> int | None:

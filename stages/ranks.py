@@ -8,8 +8,17 @@ from datetime import timedelta
 
 from stages import InputError
 
-RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))  # as torchrun sets them
 TIMEOUT = timedelta(minutes=5)  # for a rank whose machine has gone without closing its connections
+
+
+def _set_by_torchrun(name: str, default: str) -> int:
+    value = os.environ.get(name, default)
+    if not value.isdecimal():
+        raise InputError(f"the environment variable {name} is {value!r}, expected a whole number as torchrun sets it")
+    return int(value)
+
+
+RANK, WORLD = _set_by_torchrun("RANK", "0"), _set_by_torchrun("WORLD_SIZE", "1")
 
 
 def share(work: Callable[[list[int]], list], seeds: list[int], size: int) -> list | None:

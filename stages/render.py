@@ -17,7 +17,7 @@ GROUPS = ["query", "payload", "noise"]
 def draw(results: Results) -> Figure:
     """The error curves of all seeds, and both response maps of the first seed."""
     figure = Figure(figsize=(9.6, 4.4), dpi=150)
-    margins = {"left": 0.07, "right": 0.99, "top": 0.93, "bottom": 0.11, "wspace": 0.04}
+    margins = {"left": 0.085, "right": 0.99, "top": 0.93, "bottom": 0.11, "wspace": 0.04}
     curves, gap, query, value = figure.subplots(1, 4, width_ratios=[2.1, 0.35, 1, 1], gridspec_kw=margins)
     gap.remove()  # room for the row labels
     draw_curves(curves, results)
@@ -45,9 +45,9 @@ def draw_curves(axes, results: Results) -> None:
     uniform = sum(result.uniform.mse for result in seeds.values()) / len(seeds)
     floor = sys.float_info.epsilon**2
     for error, name, side in [(uniform, f"uniform attention  {uniform:.3f}", "bottom"), (floor, "float64 ε²", "top")]:
-        axes.axhline(error, color="0.6", linewidth=0.8, zorder=0)
-        axes.text(0.99, error, name, transform=axes.get_yaxis_transform(), ha="right", va=side, color="0.4")
+        figures.label_line(axes, error, name, side)
     axes.set_ylim(bottom=floor / 1e3)
+    axes.yaxis.set_major_formatter(figures.POWER)
     axes.set_title("Prediction error on held-out examples", loc="left")
     axes.set_xlabel("training step")
     axes.set_ylabel("mean squared error")

@@ -15,7 +15,10 @@ from stages.results import Population, Study
 FLOOR = sys.float_info.epsilon**2
 LEAST, MOST = 1e-33, 1e4  # of the errors shown; what is beyond stands at the edge
 PANELS = {  # the measures side by side, and in each panel from top to bottom
-    "Prediction": {"heldout_mse": ("held-out mean squared error", "D")},
+    "Prediction": {
+        "heldout_mse": ("held-out mean squared error", "D"),
+        "peak": ("highest error of a batch after the published stop", "v"),
+    },
     "Query coordinates": {
         "query": ("as they are", "o"),
         "query_refitted": ("after the best 3×3 map", "s"),
@@ -27,7 +30,7 @@ PANELS = {  # the measures side by side, and in each panel from top to bottom
         "value_map": ("what no change of basis alters", "^"),
     },
 }
-SHADES = {"D": COLOURS[6], "o": COLOURS[1], "s": COLOURS[0], "^": COLOURS[2]}
+SHADES = {"D": COLOURS[6], "v": COLOURS[3], "o": COLOURS[1], "s": COLOURS[0], "^": COLOURS[2]}
 
 
 def draw_population(result: Population) -> Figure:
@@ -35,26 +38,26 @@ def draw_population(result: Population) -> Figure:
     figure = Figure(figsize=(6.4, 4.2), dpi=150)
     axes = figure.subplots(gridspec_kw={"left": 0.12, "right": 0.97, "top": 0.86, "bottom": 0.12})
     rows = msgspec.to_builtins(result.training)
-    steps = [row["step"] for row in rows]
+    made = [row["step"] - 1 for row in rows]  # the error is that before the step
     bands = {name: [math.nan if row[name] is None else row[name] for row in rows] for name in rows[0]}
     axes.fill_between(
-        steps, bands["lowest"], bands["highest"], color=COLOURS[4], alpha=0.35, linewidth=0, label="all runs"
+        made, bands["lowest"], bands["highest"], color=COLOURS[4], alpha=0.35, linewidth=0, label="all runs"
     )
     axes.fill_between(
-        steps, bands["q05"], bands["q95"], color=COLOURS[0], alpha=0.45, linewidth=0, label="5% to 95% of runs"
+        made, bands["q05"], bands["q95"], color=COLOURS[0], alpha=0.45, linewidth=0, label="5% to 95% of runs"
     )
-    axes.plot(steps, bands["median"], color="black", linewidth=1.2, label="median run")
+    axes.plot(made, bands["median"], color="black", linewidth=1.2, label="median run")
     axes.set_yscale("log")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=FLOOR / 1e3)
-    axes.axhline(FLOOR, color="0.6", linewidth=0.8, zorder=0)
-    axes.text(0.01, FLOOR, "float64 ε²", transform=axes.get_yaxis_transform(), va="top", color="0.4")
+    axes.yaxis.set_major_formatter(figures.POWER)
+    figures.label_line(axes, FLOOR, "float64 ε²", "top")
     for level, reached in result.steps_to.items():
         if reached["median"] is not None:
             axes.plot(reached["median"], float(level), "o", color="black", markersize=3.5)
             text = f"{level} after {reached['median']:.0f} steps"
             axes.annotate(text, (reached["median"], float(level)), (7, 0), textcoords="offset points", va="center")
-    axes.set_xlabel("training step")
+    axes.set_xlabel("training steps made")
     axes.set_ylabel("mean squared error of the step's fresh batch")
     axes.legend(loc="upper right")
     bound = f"at least {result.recovered_at_least:.1%} of all such runs would, at {result.confidence:.0%} confidence"
@@ -66,12 +69,11 @@ def draw_population(result: Population) -> Figure:
 def draw_identifiability(studies: dict[str, Study]) -> Figure:
     """What every variant recovers, one mark for each run, on the bars where theory expects them; and what is left
     undetermined. Each variant is a row."""
-    figure = Figure(figsize=(11.4, 1.9 + 0.5 * len(studies)), dpi=150)
+    figure = Figure(figsize=(11.4, 2.1 + 0.5 * len(studies)), dpi=150)
     height = figure.get_figheight()
-    margins = {"left": 0.145, "right": 0.99, "top": 1 - 0.75 / height, "bottom": 0.95 / height, "wspace": 0.06}
+    margins = {"left": 0.145, "right": 0.99, "top": 1 - 0.75 / height, "bottom": 1.15 / height, "wspace": 0.06}
     panels = figure.subplots(1, 4, sharey=True, width_ratios=[1, 1.6, 1.6, 0.75], gridspec_kw=margins)
     for axes, (title, measures) in zip(panels, PANELS.items(), strict=False):
-        thickness = 0.24 if len(measures) > 1 else 0.5
         for row, study in enumerate(studies.values()):
             for i, (measure, (_, mark)) in enumerate(measures.items()):
                 place = row + 0.26 * (i - (len(measures) - 1) / 2)
@@ -79,14 +81,15 @@ def draw_identifiability(studies: dict[str, Study]) -> Figure:
                     if claim.measure == measure:
                         low = LEAST if claim.low is None else claim.low
                         high = MOST if claim.high is None else claim.high
-                        axes.barh(place, high - low, thickness, left=low, color="0.85", zorder=0)
-                errors = [min(max(getattr(run, measure), LEAST), MOST) for run in study.runs]
+                        axes.barh(place, high - low, 0.24, left=low, color="0.85", zorder=0)
+                found = [getattr(run, measure) for run in study.runs]
+                errors = [min(max(error, LEAST), MOST) for error in found if error is not None]
                 axes.plot(errors, [place] * len(errors), mark, color=SHADES[mark], markersize=4, alpha=0.8, mew=0)
         axes.set_title(title, loc="left")
     for axes in panels[:3]:
         axes.set_xscale("log")
         axes.set_xlim(LEAST, MOST)
-        axes.set_xticks([1e-32, 1e-24, 1e-16, 1e-8, 1])
+        axes.set_xticks([1e-32, 1e-24, 1e-16, 1e-8, 1], ["1e-32", "", "1e-16", "", "1"])
         axes.axvline(1, color="0.6", linewidth=0.8, zorder=0)
     panels[0].set_xlabel("mean squared error")
     panels[1].set_xlabel("share not recovered, 1 − R²")
@@ -108,10 +111,10 @@ def draw_identifiability(studies: dict[str, Study]) -> Figure:
         panels[3].text(0.04, row, text, va="center")
     marks = [
         Line2D([], [], linestyle="", marker=mark, color=SHADES[mark], markersize=5, label=label)
-        for label, mark in [PANELS["Prediction"]["heldout_mse"], *PANELS["Query coordinates"].values()]
+        for label, mark in [*PANELS["Prediction"].values(), *PANELS["Query coordinates"].values()]
     ]
     bar = Patch(color="0.85", label="where theory expects every run")
-    figure.legend(handles=[*marks, bar], loc="lower center", ncols=5, handletextpad=0.4, columnspacing=1.6)
+    figure.legend(handles=[*marks, bar], loc="lower center", ncols=3, handletextpad=0.4, columnspacing=1.6)
     line = "Each mark is a run. Far left: recovered to rounding. At 1 or beyond: not recovered. "
     line += "Free directions: changes of the trained weights that move no prediction."
     figure.text(0.015, 1 - 0.28 / height, line, color="0.35")

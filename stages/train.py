@@ -6,10 +6,8 @@ import torch
 from tqdm import tqdm
 
 from stages import files, params, tensors
-from stages.student import batches, initialise, normals, predict, train
+from stages.student import batches, initialise, normals, predict, trace_steps, train
 from stages.task import HELDOUT, mse, teacher
-
-TRACE_ROWS = 120
 
 
 def main(seed: int) -> None:
@@ -24,11 +22,10 @@ def main(seed: int) -> None:
     stream = batches(normal, settings.batch_size, mixing, keys)
     steps = train(Wq, Wv, stream, keys, settings.lr, settings.steps)
 
-    spacing = max(1, settings.steps // TRACE_ROWS)
-    trace = []
+    traced, trace = set(trace_steps(settings.steps)), []
     bar = tqdm(steps, f"seed {seed}", settings.steps, disable=None, leave=False, unit="step")
     for step, train_mse in bar:
-        if step % spacing == 0 or step == settings.steps:
+        if step in traced:
             with torch.no_grad():
                 heldout_mse = mse(predict(Wq, Wv, request, records, keys), target)
             trace.append({"step": step, "train_mse": train_mse, "heldout_mse": heldout_mse})

@@ -148,7 +148,7 @@ def against(revision: str) -> int:
         raise InputError(f"metrics/results.json of the Git revision {revision!r} cannot be read: {error}") from error
     width = max(len(metric) for metric, _, _ in rows)
     for metric, verdict, largest in rows:
-        print(f"{metric:{width}}  {verdict}" + (f"  {largest:.1e}" if largest else ""))
+        print(f"{metric:{width}}  {verdict}" + (f"  {largest:.1e}" if 0 < largest < float("inf") else ""))
     verdicts = [verdict for _, verdict, _ in rows]
     print(f"{len(rows)} metrics: " + ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(sorted(verdicts))))
     return int("different" in verdicts)

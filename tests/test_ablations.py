@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stages import InputError, files, params, population, render_studies
-from stages.ablate import FACTOR, alter, held, report, train_runs
+from stages.ablate import FACTOR, alter, holds, report, train_runs
 from stages.identifiability import (
     answer,
     change_query_basis,
@@ -205,9 +205,9 @@ def test_amsgrad_is_pytorchs_own_bit_for_bit(mixing):
 
 def test_a_claim_that_fails_is_reported():
     runs = [{"null": 0, "heldout_mse": 0.5}, {"null": 1, "heldout_mse": float("nan")}]
-    assert held(Claim("null", 0, 1, ""), runs)
-    assert not held(Claim("null", 0, 0, ""), runs) and not held(Claim("null", 1, None, ""), runs)
-    assert not held(Claim("heldout_mse", None, 1, ""), runs)
+    assert holds(Claim("null", 0, 1, ""), runs)
+    assert not holds(Claim("null", 0, 0, ""), runs) and not holds(Claim("null", 1, None, ""), runs)
+    assert not holds(Claim("heldout_mse", None, 1, ""), runs)
 
 
 def test_a_variant_that_was_hardly_trained_fails_its_claims(mixing):
@@ -244,7 +244,7 @@ def test_committed_studies_hold(name):
     stated = [Claim(**{key: value for key, value in claim.items() if key != "held"}) for claim in study["theory"]]
     assert stated[: len(variant.claims)] == variant.claims
     assert len(stated) == len(variant.claims) + bool(variant.noise) >= 2
-    assert all(claim["held"] for claim in study["theory"]) and all(held(claim, study["runs"]) for claim in stated)
+    assert all(claim["held"] for claim in study["theory"]) and all(holds(claim, study["runs"]) for claim in stated)
     assert [run["seed"] for run in study["runs"]] == [0, 1, 2, 3]
 
 

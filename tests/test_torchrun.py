@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
 STEPS = 60
+ALONE = ("--standalone",)  # on this machine, and on a free port
 LEARNED_KEYS, POPULATION = "metrics/ablations/learned-keys.json", "metrics/population.json"
 RESTART = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}  # README, "More than one machine"
 
@@ -32,9 +34,9 @@ def prepare(path, mixing, steps=STEPS):
 
 
 def torchrun(path, *arguments, **env):
-    """Start it as a user would, but on a free port."""
+    """Start it as a user would."""
     return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", *arguments],
+        [sys.executable, "-m", "torch.distributed.run", *arguments],
         cwd=path,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | env,
         stdout=subprocess.PIPE,
@@ -76,16 +78,31 @@ def expected(tmp_path_factory, mixing):
 
 def test_two_ranks_write_the_same_bytes(expected, tmp_path, mixing):
     prepare(tmp_path, mixing)
-    launched = torchrun(tmp_path, "--nproc-per-node=2", "-m", "stages.ablate", "learned-keys")
+    launched = torchrun(tmp_path, *ALONE, "--nproc-per-node=2", "-m", "stages.ablate", "learned-keys")
     output, _ = launched.communicate(timeout=120)
     assert launched.returncode == 0, output
     assert written(tmp_path) == {LEARNED_KEYS: expected[LEARNED_KEYS]}
     assert output.count("predictions of theory held") == 1
 
 
+def test_two_nodes_write_the_same_bytes(expected, tmp_path, mixing):
+    """Two launchers as on two machines that share the project's directory, found by their rendezvous."""
+    prepare(tmp_path, mixing)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    meeting = ("--rdzv-backend=c10d", "--rdzv-id=population", f"--rdzv-endpoint=localhost:{port}")
+    options = ("--nnodes=2", "--nproc-per-node=1", *meeting, "-m", "stages.population")
+    nodes = [torchrun(tmp_path, *options) for _ in range(2)]
+    outputs = [node.communicate(timeout=120)[0] for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], outputs
+    assert written(tmp_path) == {POPULATION: expected[POPULATION]}
+    assert "".join(outputs).count("runs recovered") == 1
+
+
 def test_three_ranks_recover_from_a_killed_one(expected, tmp_path, mixing):
     prepare(tmp_path, mixing)
-    options = ("--nproc-per-node=3", "--max-restarts=1", "-m", "stages.population")
+    options = (*ALONE, "--nproc-per-node=3", "--max-restarts=1", "-m", "stages.population")
     launched = torchrun(tmp_path, *options, **RESTART)
     killed = kill_a_rank(launched, 3)
     output, _ = launched.communicate(timeout=120)
@@ -97,7 +114,7 @@ def test_three_ranks_recover_from_a_killed_one(expected, tmp_path, mixing):
 
 def test_a_killed_rank_ends_the_run_and_leaves_nothing(tmp_path, mixing):
     prepare(tmp_path, mixing, steps=100_000)
-    launched = torchrun(tmp_path, "--nproc-per-node=2", "-m", "stages.population")
+    launched = torchrun(tmp_path, *ALONE, "--nproc-per-node=2", "-m", "stages.population")
     killed, since = kill_a_rank(launched, 2), time.monotonic()
     output, _ = launched.communicate(timeout=100)
     assert time.monotonic() - since < 60

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ROUNDS = 3
 STAGES = ["generate", "train", "evaluate", "render"]
-STRAIGHT = """
+ONE_PROCESS = """
 import stages.generate, stages.train, stages.evaluate, stages.render
 stages.generate.main()
 for seed in (0, 1, 2):
@@ -22,6 +22,13 @@ for seed in (0, 1, 2):
 stages.evaluate.main()
 stages.render.main()
 """
+WAYS = {
+    "dvc repro": "dvc repro --force render",
+    "a process for each stage": " && ".join(
+        f"python -m stages.{stage}" for stage in ["generate", "train 0", "train 1", "train 2", "evaluate", "render"]
+    ),
+    "one process": f"python -c '{ONE_PROCESS}'",
+}
 
 
 def seconds(command: str, clone: Path) -> float:
@@ -39,20 +46,20 @@ def main() -> None:
         clean = "rm -rf .dvc/cache .dvc/tmp data models metrics plots && git checkout -q ."
 
         seconds("dvc repro render", clone)  # compiles what Python imports
-        pipeline, straight = [], []
+        times = {way: [] for way in WAYS}
         for _ in range(ROUNDS):
-            seconds(clean, clone)
-            pipeline.append(seconds("dvc repro --force render", clone))
-            seconds(clean, clone)
-            straight.append(seconds(f"python -c '{STRAIGHT}'", clone))
-        ratios = [a / b for a, b in zip(pipeline, straight, strict=True)]
-        print(f"clean dvc repro, generate to render  {statistics.median(pipeline):6.2f} s")
-        print(f"the same in one process              {statistics.median(straight):6.2f} s")
-        print(f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+            for way, command in WAYS.items():
+                seconds(clean, clone)
+                times[way].append(seconds(command, clone))
+        print("generate to render, from nothing    seconds   against one process")
+        for way, taken in times.items():
+            ratios = [a / b for a, b in zip(taken, times["one process"], strict=True)]
+            spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            print(f"{way:34}  {statistics.median(taken):7.2f}   {spread}")
 
         seconds("dvc repro", clone)
-        print(f"dvc repro with nothing to do         {median('dvc repro', clone):6.2f} s")
-        print(f"dvc --version                        {median('dvc --version', clone):6.2f} s")
+        print(f"dvc repro with nothing to do        {median('dvc repro', clone):7.2f}")
+        print(f"dvc --version                       {median('dvc --version', clone):7.2f}")
 
         start_up = median("python -c pass", clone)
         print("stage     start-up  import   work")
@@ -62,7 +69,7 @@ def main() -> None:
             print(f"{stage:8}  {start_up:8.2f}  {imported - start_up:6.2f}  {whole - imported:5.2f}")
 
         seconds("sed -i 's/seeds: .*/seeds: [0, 1, 2, 3]/' params.yaml", clone)
-        print(f"one seed more                        {seconds('dvc repro', clone):6.2f} s")
+        print(f"one seed more                       {seconds('dvc repro', clone):7.2f}")
 
 
 def median(command: str, clone: Path) -> float:

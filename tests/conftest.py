@@ -76,6 +76,11 @@ class Project:
         return Project(path)
 
 
+def pytest_collection_modifyitems(items):
+    """First the tests that share a reproduced project: while one test process makes it, the others do the rest."""
+    items.sort(key=lambda item: "trained" not in item.fixturenames)
+
+
 OUTPUTS = ("data/**/*", "models/*", "metrics/**/*", "plots/**/*", "dvc.lock")
 
 

@@ -12,7 +12,7 @@ from stages import InputError, files, params, tensors
 from stages.identifiability import Student, answer, jacobian, measure, noise_excess, spectrum
 from stages.ranks import RANK, share
 from stages.recovery import log10
-from stages.results import Prediction, Study
+from stages.results import Prediction, Run, Study
 from stages.student import descend, normals, one_by_one, side_by_side
 from stages.task import CHUNK, QUERY, REQUEST_SCALE, Normal, draw_heldout, draw_latents, teacher
 from stages.variants import VARIANTS, Claim, Variant
@@ -126,7 +126,7 @@ def report(variant: Variant, runs: list[dict]) -> Study:
         value_refitted_R2=1 - max(run["value_refitted"] for run in runs),
         log10_value_map=log10(worst["value_map"]),
         held=f"{sum(prediction.held for prediction in theory)} of {len(theory)}",
-        runs=runs,
+        runs=[Run(**run) for run in runs],
         theory=theory,
     )
 

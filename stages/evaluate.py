@@ -5,11 +5,9 @@ import msgspec
 from stages import files, params, tensors
 from stages.interventions import intervene
 from stages.recovery import error, leakage, log10, principal_angle, r2_gap, response_error
-from stages.results import Recovered, Result, Results, TraceRow
+from stages.results import Parameters, Recovered, Result, Results, Shift, TraceRow
 from stages.student import predict
 from stages.task import HELDOUT, PAYLOAD, QUERY, teacher, uniform
-
-PARAMETERS = ("seeds", "mixing", "train", "interventions")  # all that the results depend on
 
 
 def evaluate(Wq, Wv, request, records, mixing, keys, shift: float) -> Result:
@@ -73,7 +71,12 @@ def main() -> None:
         traces += [TraceRow(seed, **step) for step in trace]
         files.write_json(f"metrics/seeds/{seed}.json", row(results[str(seed)]))
 
-    parameters = {name: msgspec.to_builtins(getattr(settings, name)) for name in PARAMETERS}
+    parameters = Parameters(
+        settings.seeds,
+        mixing=msgspec.to_builtins(settings.mixing),
+        train=msgspec.to_builtins(settings.train),
+        interventions=Shift(settings.interventions.shift),
+    )
     files.write_json(
         "metrics/results.json", Results(parameters, keys.tolist(), mixing.tolist(), results, training=traces)
     )

@@ -1,6 +1,7 @@
 """The figures' common style, whatever the user's own style files say, and their files: the same bytes every time."""
 
 import io
+import sys
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -28,6 +29,8 @@ STYLE = {
 }
 
 POWER = "{x:.0e}"  # of ten, on a logarithmic axis; Matplotlib's own typeset label takes as long as all the rest
+
+FLOOR = sys.float_info.epsilon**2  # of a squared error, drawn as a line
 
 matplotlib.rcdefaults()
 matplotlib.rcParams.update(STYLE)

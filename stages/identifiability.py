@@ -7,7 +7,7 @@ leave every prediction alone are its gauge: (Wq A, keys A⁻ᵀ), (Wv B, B⁻¹ 
 
 import torch
 
-from stages.recovery import r2_gap
+from stages.recovery import ideal_response, r2_gap
 from stages.student import predict
 from stages.task import PAYLOAD, QUERY, mse
 
@@ -102,16 +102,16 @@ def measure(student: Student, request, records, mixing, keys, target, A) -> dict
     observed = request @ mixing, records @ mixing
     query, value = observed[0] @ student["Wq"], (observed[1] @ student["Wv"]).flatten(0, 1)
     true_query, true_value = request[:, QUERY], records[..., PAYLOAD].flatten(0, 1)
-    ideal = torch.eye(9, dtype=torch.float64)
     prediction = answer(student, *observed)
+    scores = score_map(mixing @ student["Wq"], student["keys"])
     return {
         "heldout_mse": mse(prediction, target),
         "query": r2_gap(query, true_query).max().item(),
         "query_refitted": refitted_gap(query, true_query),
-        "query_map": map_gap(score_map(mixing @ student["Wq"], student["keys"]), score_map(ideal[:, QUERY], keys)),
+        "query_map": map_gap(scores, score_map(ideal_response(QUERY), keys)),
         "value": r2_gap(value, true_value).max().item(),
         "value_refitted": refitted_gap(value, true_value),
-        "value_map": map_gap(mixing @ student["Wv"] @ student["Wo"], ideal[:, PAYLOAD]),
+        "value_map": map_gap(mixing @ student["Wv"] @ student["Wo"], ideal_response(PAYLOAD)),
         "swap": r2_gap(answer(swap_values(student), *observed), prediction[:, [1, 0, 2]]).max().item(),
         "gauge": r2_gap(answer(change_query_basis(student, A), *observed), prediction).max().item(),
     }

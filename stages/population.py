@@ -14,16 +14,16 @@ from tqdm import tqdm
 from stages import files, params, tensors
 from stages.ranks import RANK, share
 from stages.recovery import response_error
-from stages.results import Population
+from stages.results import Band, Population
 from stages.student import batches, initialise, predict, side_by_side, trace_steps, train
-from stages.task import PAYLOAD, QUERY, draw_heldout, teacher
+from stages.task import PAYLOAD, QUERY, draw_heldout, mse, teacher
 
 GROUP = 32  # runs side by side: twice as many are hardly faster, and two ranks share the default size
 LEVELS = ("1e-6", "1e-12", "1e-20")
 CONFIDENCE = 0.95
 
 # A run counts as recovered if no entry of its responses deviates by more than this. Its nine errors then leave at most
-# 9 · RECOVERED² = ε of a coordinate's variance unexplained: R² is 1 to float64's last digit, for all six coordinates.
+# 9 · RECOVERED² = ε of a coordinate's variance unexplained: 1 − R² ≤ ε, for all six coordinates.
 RECOVERED = (sys.float_info.epsilon / 9) ** 0.5  # 5e-9
 
 
@@ -47,10 +47,10 @@ def train_runs(seeds: list[int], mixing, keys, settings: params.Train) -> list[d
     runs = []
     for i, seed in enumerate(seeds):
         request, records = draw_heldout(seed)
-        misses = predict(Wq[i], Wv[i], request @ mixing, records @ mixing, keys) - teacher(request, records, keys)
+        prediction = predict(Wq[i], Wv[i], request @ mixing, records @ mixing, keys)
         runs.append(
             {
-                "heldout_mse": (misses**2).mean().item(),
+                "heldout_mse": mse(prediction, teacher(request, records, keys)),
                 "response_error": max(response_error(mixing @ Wq[i], QUERY), response_error(mixing @ Wv[i], PAYLOAD)),
                 "steps": [steps_to(errors[:, i], float(level)) for level in LEVELS],
                 "trace": [errors[row - 1, i].item() for row in rows],
@@ -107,7 +107,7 @@ def summarise(runs: list[dict], settings: params.Train) -> Population:
         response_error=quantiles([run["response_error"] for run in runs]),
         steps_to={level: quantiles([run["steps"][i] for run in runs]) for i, level in enumerate(LEVELS)},
         training=[
-            {"step": step, **quantiles([run["trace"][i] for run in runs])}
+            Band(step, **quantiles([run["trace"][i] for run in runs]))
             for i, step in enumerate(trace_steps(settings.steps))
         ],
     )

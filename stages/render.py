@@ -1,12 +1,10 @@
 """Stage `render`: the article's figure, from metrics/results.json alone. The same numbers give the same bytes."""
 
-import sys
-
 import matplotlib
 from matplotlib.figure import Figure
 
 from stages import figures, files
-from stages.figures import COLOURS
+from stages.figures import COLOURS, FLOOR
 from stages.results import Results
 
 DASHES = ["-", "--", "-.", ":"]
@@ -31,7 +29,7 @@ def draw(results: Results) -> Figure:
 
 
 def draw_curves(axes, results: Results) -> None:
-    """Held-out error over training steps, one line per seed, between its two bounds."""
+    """Held-out error over training steps, one line per seed, between uniform attention and rounding."""
     seeds = results.seeds
     for i, seed in enumerate(seeds):
         trace = [row for row in results.training if str(row.seed) == seed]
@@ -43,10 +41,9 @@ def draw_curves(axes, results: Results) -> None:
             label=f"seed {seed}",
         )
     uniform = sum(result.uniform.mse for result in seeds.values()) / len(seeds)
-    floor = sys.float_info.epsilon**2
-    for error, name, side in [(uniform, f"uniform attention  {uniform:.3f}", "bottom"), (floor, "float64 ε²", "top")]:
+    for error, name, side in [(uniform, f"uniform attention  {uniform:.3f}", "bottom"), (FLOOR, "float64 ε²", "top")]:
         figures.label_line(axes, error, name, side)
-    axes.set_ylim(bottom=floor / 1e3)
+    axes.set_ylim(bottom=FLOOR / 1e3)
     axes.yaxis.set_major_formatter(figures.POWER)
     axes.set_title("Prediction error on held-out examples", loc="left")
     axes.set_xlabel("training step")

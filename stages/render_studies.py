@@ -1,7 +1,6 @@
 """Stage `render_studies`: the figures of the population and the identifiability studies, from their metrics alone."""
 
 import math
-import sys
 
 import msgspec
 from matplotlib.figure import Figure
@@ -9,10 +8,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from stages import figures, files, params
-from stages.figures import COLOURS
+from stages.figures import COLOURS, FLOOR
 from stages.results import Population, Study
 
-FLOOR = sys.float_info.epsilon**2
 LEAST, MOST = 1e-33, 1e4  # of the errors shown; what is beyond stands at the edge
 PANELS = {  # the measures side by side, and in each panel from top to bottom
     "Prediction": {

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-Squared = Annotated[float, Meta(ge=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
 Map = Annotated[list[Annotated[list[float], Meta(min_length=3, max_length=3)]], Meta(min_length=9, max_length=9)]
 ByCoordinate = Annotated[list[float], Meta(min_length=3, max_length=3)]
 
@@ -17,8 +17,8 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Error(_Record):
     """A mean squared error over examples, and its standard error: the sampling error of that many examples."""
 
-    mse: Squared
-    standard_error: Squared
+    mse: NonNegative
+    standard_error: NonNegative
 
 
 class Recovered(_Record):
@@ -27,9 +27,9 @@ class Recovered(_Record):
     r2: ByCoordinate
     r2_gap: ByCoordinate  # 1 − R², computed without cancellation
     response: Map  # mixing @ weights, rows in the order of the latent coordinates
-    response_error: Squared  # greatest absolute deviation of any entry from the ideal response
-    leakage: Squared  # norm of the six rows that should be zero
-    principal_angle: Squared  # largest, in radians, between what the map reads and what it should read
+    response_error: NonNegative  # greatest absolute deviation of any entry from the ideal response
+    leakage: NonNegative  # norm of the six rows that should be zero
+    principal_angle: NonNegative  # largest, in radians, between what the map reads and what it should read
     weights: Map  # Wq or Wv
 
 
@@ -48,8 +48,8 @@ class TraceRow(_Record):
 
     seed: int
     step: int
-    train_mse: Squared
-    heldout_mse: Squared
+    train_mse: NonNegative
+    heldout_mse: NonNegative
 
 
 class Shift(_Record):
@@ -115,7 +115,7 @@ class Prediction(_Record):
     held: bool
 
 
-class Run(_Record):
+class Run(_Record, omit_defaults=True):
     """The measures of one trained student; stages/identifiability.py says what each is."""
 
     seed: int

@@ -51,7 +51,7 @@ def initialise(normal: Normal) -> tuple[torch.Tensor, torch.Tensor]:
 def predict(Wq, Wv, request, records, keys) -> torch.Tensor:
     """The student's prediction (B, 3) for mixed inputs: request (B, 9), records (B, 4, 9), keys (4, 3).
 
-    A leading axis on all but the keys, Wq (S, 9, 3) to records (S, B, 4, 9), is that of S students side by side.
+    A leading axis, Wq (S, 9, 3) to records (S, B, 4, 9), is that of S students side by side; keys have it if learned.
     """
     values = (records.flatten(-3, -2) @ Wv).unflatten(-2, records.shape[-3:-1])  # all records in one product
     return attend(request @ Wq, values, keys)
@@ -84,8 +84,8 @@ def descend(weights, answer, stream, lr: float, steps: int, amsgrad: bool = Fals
     the gradient of their summed errors is each one's own.
     """
     weights = [W.requires_grad_() for W in weights]
-    means, squares, highest = ([torch.zeros_like(W) for W in weights] for _ in range(3))
-    highest = highest if amsgrad else []
+    means, squares = ([torch.zeros_like(W) for W in weights] for _ in range(2))
+    highest = [torch.zeros_like(W) for W in weights] if amsgrad else []
     counts = [torch.zeros(()) for _ in weights]
     for step, (request, records, target) in zip(range(1, steps + 1), stream, strict=False):
         loss = ((answer(request, records) - target) ** 2).mean((-2, -1))

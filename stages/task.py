@@ -12,7 +12,7 @@ FEATURES = [f"{group} {i}" for group in ("query", "payload", "noise") for i in (
 REQUEST_SCALE = 1.8  # of the request's query features: it makes the attention sharper
 KEYS = ((1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1))  # the vertices of a tetrahedron
 HELDOUT = 4096  # held-out examples of each seed
-CHUNK = 10  # training steps drawn at once
+CHUNK = 10  # training steps drawn at once; the order of the stream, and so every result, depends on it
 
 
 def draw_mixing(generator: torch.Generator) -> torch.Tensor:

@@ -18,8 +18,8 @@ from stages import InputError, files, params
 from stages.results import Population, Results, Study
 
 CONFIDENCE = 0.99  # that no prediction which is true fails, of all that are checked together
-# The unit roundoff times the roundings in a row that lead to a prediction: the products over 9 coordinates that mix and
-# project an input, and the sum over 4 records. To first order, rounding moves numbers of size one by no more.
+# A yardstick, not a bound: the unit roundoff times the longest sums that lead to a prediction, the products over 9
+# coordinates that mix and project an input, and the sum over 4 records.
 ROUNDING = (9 + 9 + 4) * sys.float_info.epsilon / 2
 SQUARED = {"mse", "standard_error", "r2_gap", "train_mse", "heldout_mse"}  # compared as their square roots
 
@@ -39,7 +39,8 @@ def leaves(node, path: str = "") -> dict[str, float]:
 def judge(claim: dict, numbers: dict[str, float], shift: float, z: float) -> dict:
     """A claim's row: what was expected, the lowest and highest measurement, the band they must lie in, and `holds`,
     which is None where nothing was measured, such as a seed that did not run."""
-    same = claim.get("shift", shift) == shift  # or it was published for another
+    ran = {name.split(".")[1] for name in numbers}
+    same = claim.get("shift", shift) == shift and ran.issuperset(claim.get("seeds", []))  # as it was published
     found = {name: value for name, value in numbers.items() if same and fnmatch(name, claim["of"])}
     measured = [min(found.values()), max(found.values())] if found else None
     row = {"claim": claim["claim"], "source": claim["source"], "measured": measured}
@@ -115,13 +116,12 @@ def compare(fresh: dict, committed: dict, shift: float) -> list[tuple[str, str, 
     """Metric by metric: its name, "identical", "within rounding" or "different", and the largest difference."""
     fresh, committed = leaves(fresh), leaves(committed)
     worst: dict[str, tuple[bool, float]] = {}
-    for name in [*fresh, *(name for name in committed if name not in fresh)]:
-        key = name.rpartition(".")[2] if not name.rpartition(".")[2].isdigit() else name.split(".")[-2]
+    for name in fresh | committed:
         metric = ".".join(part for part in name.split(".") if not (part.isdigit() or " " in part))
         a, b = fresh.get(name), committed.get(name)
         if not all(isinstance(value, int | float) for value in (a, b)):
             difference = 0.0 if a == b else float("inf")
-        elif key in SQUARED:
+        elif metric.rpartition(".")[2] in SQUARED:
             difference = abs(a**0.5 - b**0.5)
         else:
             difference = abs(a - b)

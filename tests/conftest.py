@@ -57,9 +57,9 @@ class Project:
         assert old in text, f"{name} does not contain {old!r}"
         path.write_text(text.replace(old, new))
 
-    def repro(self, options: str = "") -> list[str]:
+    def repro(self) -> list[str]:
         """Run `dvc repro`; the stages whose command it ran."""
-        output = self.run(f"dvc repro {options}").stdout
+        output = self.run("dvc repro").stdout
         return [line.split("'")[1] for line in output.splitlines() if line.startswith("Running stage")]
 
     def contents(self, *patterns: str) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """The identifiability studies: their measures have known answers, and the committed ones are what theory says."""
 
+import dataclasses
 import json
 
 import pytest
@@ -21,7 +22,7 @@ from stages.identifiability import (
 from stages.params import ABLATIONS
 from stages.student import batches, descend, initialise, normals, side_by_side, train
 from stages.task import KEYS, PAYLOAD, QUERY, draw_heldout, draw_latents, mse, teacher, uniform
-from stages.variants import VARIANTS, Claim
+from stages.variants import EXACT, VARIANTS, Claim
 from tests.closed_forms import UNIFORM_THREE_KEYS
 from tests.conftest import ROOT
 
@@ -181,7 +182,7 @@ def test_noise_keeps_adam_as_far_away_as_theory_says(mixing, lr):
         for Wq, Wv in zip(*(W.detach() for W in weights), strict=True)
     ]
     expected = noise_excess(jacobian(start, ("Wq", "Wv"), *inputs), noise, lr, size)
-    assert 0.9 < sum(excess) / runs / expected < 1.3  # a chance of 5 %, and above 1 what the formula leaves out
+    assert 0.9 < sum(excess) / runs / expected < 1.3  # chance moves it by 5 %, what the formula leaves out by 15 %
 
 
 def test_amsgrad_is_pytorchs_own_bit_for_bit(mixing):
@@ -215,6 +216,13 @@ def test_a_variant_that_was_hardly_trained_fails_its_claims(mixing):
     failed = {claim.measure for claim in result.theory if not claim.held}
     assert failed == {"heldout_mse", "query", "query_refitted", "query_map", "value", "value_refitted", "value_map"}
     assert result.held == "2 of 9"
+
+
+@pytest.mark.slow
+def test_a_large_initialisation_only_needs_longer(mixing):
+    variant = dataclasses.replace(VARIANTS["large-init"], lengthening=5)
+    for run in train_runs(variant, [0, 1], mixing, KEYS, params.Train(lr=0.03, steps=1200, batch_size=128)):
+        assert max(run["heldout_mse"], run["query"], run["value"]) < EXACT
 
 
 def test_diverged_training_is_one_sentence(mixing):

@@ -1,4 +1,4 @@
-"""The population: the same runs as `train`, one by one; its statistics; and its bytes under torchrun."""
+"""The population: the same runs as `train`, one by one; its statistics; and the committed one."""
 
 import json
 import math
@@ -101,8 +101,8 @@ def test_committed_population_recovers():
     assert COMMITTED["heldout_mse"]["lowest"] > 0 and COMMITTED["heldout_mse"]["highest"] < 1e-27
 
 
-def test_committed_runs_are_those_of_the_table():
-    """Its seeds are runs 0 to 2 of the population: until rounding decides, at no step is their error outside of it."""
+def test_the_runs_of_the_table_are_inside_the_committed_population():
+    """Its seeds are among the population's: until rounding decides, at no step is their error outside of its range."""
     results = json.loads((ROOT / "metrics/results.json").read_text())
     bands = {band["step"]: band for band in COMMITTED["training"]}
     rows = [row for row in results["training"] if row["train_mse"] > 1e-20]

@@ -118,8 +118,8 @@ def sections(project: Project) -> dict[str, str]:
 def studies(project: Project) -> str:
     """What each variant recovers: R² of the worst coordinate, from the worst to the best run."""
     lines = [
-        "| variant | changes | held-out MSE, worst | query R²: as it is | refitted | value R²: as it is | refitted "
-        "| free directions: seen | theory | predictions that held |",
+        "| variant | what is different | worst held-out MSE | query R² | query R², refitted | value R² "
+        "| value R², refitted | free directions | in theory | predictions that held |",
         "| --- |" + " --- |" * 9,
     ]
     for name in ABLATIONS:
@@ -141,7 +141,8 @@ def changes(variant: Variant) -> str:
     given = {field.name: getattr(variant, field.name) for field in dataclasses.fields(variant)[1:]}
     published = {field.name: field.default for field in dataclasses.fields(variant)[1:]}
     different = [f"{name} {value}" for name, value in given.items() if value != published[name]]
-    return ", ".join(re.sub(r"[()',]|torch\.| True", "", each) for each in different) or "—"
+    text = ", ".join(re.sub(r"[()',]|torch\.| True", "", each) for each in different) or "—"
+    return re.sub(r"lengthening (\d+)", r"\1 × the steps", text).replace("amsgrad", "AMSGrad")
 
 
 def spread(values: list[float]) -> str:

@@ -7,7 +7,7 @@ import torch
 import stages.student
 from stages.evaluate import evaluate, row
 from stages.recovery import leakage
-from stages.student import batches, initialise, normals, predict, train
+from stages.student import batches, initialise, normals, predict, trace_steps, train
 from stages.task import KEYS, PAYLOAD, QUERY, draw_heldout
 
 KEYS = torch.tensor(KEYS, dtype=torch.float64)
@@ -76,3 +76,9 @@ def test_a_longer_run_starts_with_the_batches_of_a_shorter_one(mixing):
     stream = [list(itertools.islice(batches(normals(4), 16, mixing, KEYS), count)) for count in (3, 120)]
     assert all(torch.equal(a, b) for pair in zip(*stream, strict=False) for a, b in zip(*pair, strict=True))
     assert not torch.equal(stream[1][50][0], stream[1][0][0])
+
+
+def test_the_trace_is_even_and_ends_with_the_last_step():
+    assert trace_steps(3) == [1, 2, 3]
+    assert len(trace_steps(1200)) == 120
+    assert trace_steps(1205)[:2] == [10, 20] and trace_steps(1205)[-2:] == [1200, 1205]

@@ -67,8 +67,7 @@ def main() -> None:
         latents = tensors.load(f"data/heldout/{seed}.safetensors", request=(HELDOUT, 9), records=(HELDOUT, 4, 9))
         weights = tensors.load(f"models/{seed}.safetensors", Wq=(9, 3), Wv=(9, 3))
         results[str(seed)] = evaluate(*weights, *latents, mixing, keys, settings.interventions.shift)
-        trace = files.read_csv(f"plots/training/{seed}.csv", "step", "train_mse", "heldout_mse")
-        traces += [TraceRow(seed, **step) for step in trace]
+        traces += files.read_csv(f"plots/training/{seed}.csv", TraceRow, seed=seed)
         files.write_json(f"metrics/seeds/{seed}.json", row(results[str(seed)]))
 
     parameters = Parameters(

@@ -36,6 +36,11 @@ matplotlib.rcdefaults()
 matplotlib.rcParams.update(STYLE)
 
 
+def mark(points: list) -> str:
+    """The marker of a curve, which is not seen without one if it has a single point."""
+    return "." if len(points) == 1 else ""
+
+
 def label_line(axes, height: float, text: str, side: str) -> None:
     """A thin line across the axes with its name at the right end, above ("bottom" of the name touches it) or below."""
     axes.axhline(height, color="0.6", linewidth=0.8, zorder=0)

@@ -4,7 +4,7 @@ sees half of one."""
 import csv
 import io
 import json
-import math
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ def write(path: str | Path, content: bytes) -> None:
     """Write a file whole, with the directories above it. Raises OSError, naming the file."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_bytes(content)
         temporary.replace(path)
@@ -63,24 +63,19 @@ def write_csv(path: str | Path, rows: list[dict]) -> None:
     write(path, text.getvalue().encode())
 
 
-def read_csv(path: str | Path, *columns: str) -> list[dict[str, int | float]]:
-    """Read rows of finite numbers. Raises InputError if there are other columns, other values or no rows; OSError if
-    there is no such file."""
+def read_csv(path: str | Path, kind: type, **known) -> list:
+    """Read the rows of a table as records of a kind that stages/results.py describes; it has all fields but the known.
+    Raises InputError if there are other columns, other values or no rows; OSError if there is no such file."""
+    columns = [name for name in kind.__struct_fields__ if name not in known]
     try:
         names, *rows = csv.reader(Path(path).read_text(encoding="utf-8").splitlines(), strict=True)
-        if tuple(names) != columns or not rows:
+        if names != columns or not rows:
             raise ValueError
-        return [dict(zip(names, map(_number, row), strict=True)) for row in rows]
+        records = [known | dict(zip(names, row, strict=True)) for row in rows]
+        return msgspec.convert(records, list[kind], strict=False)
     except (ValueError, csv.Error) as error:
         expected = f"expected rows of numbers for {', '.join(columns)}"
         raise InputError(f"{path} is not a table that `train` writes, {expected}; {RECOVERY}") from error
-
-
-def _number(text: str) -> int | float:
-    number = json.loads(text)
-    if type(number) not in (int, float) or not math.isfinite(number):
-        raise ValueError
-    return number
 
 
 def discard(directory: str | Path, suffix: str, unlisted: Callable[[str], bool]) -> None:

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from stages import files, params, tensors
 from stages.ranks import RANK, share
 from stages.recovery import response_error
-from stages.results import Band, Population
+from stages.results import Band, Population, Quantiles
 from stages.student import batches, initialise, predict, side_by_side, trace_steps, train
 from stages.task import PAYLOAD, QUERY, draw_heldout, mse, teacher
 
@@ -84,12 +84,12 @@ def lower_bound(successes: int, runs: int, confidence: float = CONFIDENCE) -> fl
     return math.floor(low * 1e6) / 1e6
 
 
-def quantiles(values: list[float | None]) -> dict[str, float | None]:
+def quantiles(values: list[float | None]) -> Quantiles:
     """Order statistics, so that each is a value that occurred. None and what is not finite stand above all numbers."""
     ordered = sorted(math.inf if value is None or not math.isfinite(value) else value for value in values)
     fractions = {"lowest": 0, "q05": 0.05, "median": 0.5, "q95": 0.95, "highest": 1}
     picked = {name: ordered[max(0, math.ceil(part * len(ordered)) - 1)] for name, part in fractions.items()}
-    return {name: value if math.isfinite(value) else None for name, value in picked.items()}
+    return Quantiles(**{name: value if math.isfinite(value) else None for name, value in picked.items()})
 
 
 def summarise(runs: list[dict], settings: params.Train) -> Population:
@@ -107,7 +107,7 @@ def summarise(runs: list[dict], settings: params.Train) -> Population:
         response_error=quantiles([run["response_error"] for run in runs]),
         steps_to={level: quantiles([run["steps"][i] for run in runs]) for i, level in enumerate(LEVELS)},
         training=[
-            Band(step, **quantiles([run["trace"][i] for run in runs]))
+            Band(step, **msgspec.structs.asdict(quantiles([run["trace"][i] for run in runs])))
             for i, step in enumerate(trace_steps(settings.steps))
         ],
     )

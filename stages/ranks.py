@@ -2,6 +2,7 @@
 used at all."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -13,12 +14,14 @@ TIMEOUT = timedelta(minutes=5)  # for a rank whose machine has gone without clos
 
 def _set_by_torchrun(name: str, default: str) -> int:
     value = os.environ.get(name, default)
-    if not value.isdecimal():
+    if not re.fullmatch("[0-9]{1,9}", value):
         raise InputError(f"the environment variable {name} is {value!r}, expected a whole number as torchrun sets it")
     return int(value)
 
 
 RANK, WORLD = _set_by_torchrun("RANK", "0"), _set_by_torchrun("WORLD_SIZE", "1")
+if RANK >= WORLD:
+    raise InputError(f"RANK and WORLD_SIZE are {RANK} and {WORLD} in the environment, expected RANK < WORLD_SIZE")
 
 
 def share(work: Callable[[list[int]], list], seeds: list[int], size: int) -> list | None:
@@ -53,4 +56,4 @@ def _meeting() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError) as error:  # ValueError: there is no torchrun behind RANK and WORLD_SIZE
-        raise InputError(f"rank {RANK} of {WORLD} lost another: {str(error).splitlines()[0]}") from error
+        raise InputError(f"rank {RANK} of {WORLD} cannot meet the others: {str(error).splitlines()[0]}") from error

@@ -20,10 +20,12 @@ def draw(results: Results) -> Figure:
     gap.remove()  # room for the row labels
     draw_curves(curves, results)
     first, result = next(iter(results.seeds.items()))
-    draw_response(query, result.query.response, "q", "Query response  R Wq")
-    draw_response(value, result.value.response, "v", "Value response  R Wv")
-    query.set_xlabel(f"seed {first}")
-    value.set_xlabel(f"seed {first}")
+    for axes, found, letter, title in (
+        (query, result.query, "q", "Query response  R Wq"),
+        (value, result.value, "v", "Value response  R Wv"),
+    ):
+        draw_response(axes, found.response, letter, title)
+        axes.set_xlabel(f"seed {first}: off by {found.response_error:.0e} at most")
     value.tick_params(labelleft=False)
     return figure
 
@@ -38,6 +40,7 @@ def draw_curves(axes, results: Results) -> None:
             [row.heldout_mse for row in trace],
             color=COLOURS[i % len(COLOURS)],
             linestyle=DASHES[i % len(DASHES)],
+            marker=figures.mark(trace),
             label=f"seed {seed}",
         )
     uniform = sum(result.uniform.mse for result in seeds.values()) / len(seeds)

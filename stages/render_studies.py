@@ -35,7 +35,7 @@ def draw_population(result: Population) -> Figure:
     """The error of all runs over the training steps, as bands of their quantiles."""
     figure = Figure(figsize=(6.4, 4.2), dpi=150)
     axes = figure.subplots(gridspec_kw={"left": 0.12, "right": 0.97, "top": 0.86, "bottom": 0.12})
-    rows = msgspec.to_builtins(result.training)
+    rows = [msgspec.structs.asdict(band) for band in result.training]
     made = [row["step"] - 1 for row in rows]  # the error is that before the step
     bands = {name: [math.nan if row[name] is None else row[name] for row in rows] for name in rows[0]}
     axes.fill_between(
@@ -44,17 +44,17 @@ def draw_population(result: Population) -> Figure:
     axes.fill_between(
         made, bands["q05"], bands["q95"], color=COLOURS[0], alpha=0.45, linewidth=0, label="5% to 95% of runs"
     )
-    axes.plot(made, bands["median"], color="black", linewidth=1.2, label="median run")
+    axes.plot(made, bands["median"], color="black", linewidth=1.2, marker=figures.mark(made), label="median run")
     axes.set_yscale("log")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=FLOOR / 1e3)
     axes.yaxis.set_major_formatter(figures.POWER)
     figures.label_line(axes, FLOOR, "float64 ε²", "top")
     for level, reached in result.steps_to.items():
-        if reached["median"] is not None:
-            axes.plot(reached["median"], float(level), "o", color="black", markersize=3.5)
-            text = f"{level} after {reached['median']:.0f} steps"
-            axes.annotate(text, (reached["median"], float(level)), (7, 0), textcoords="offset points", va="center")
+        if reached.median is not None:
+            axes.plot(reached.median, float(level), "o", color="black", markersize=3.5)
+            text = f"{level} after {reached.median:.0f} steps"
+            axes.annotate(text, (reached.median, float(level)), (7, 0), textcoords="offset points", va="center")
     axes.set_xlabel("training steps made")
     axes.set_ylabel("mean squared error of the step's fresh batch")
     axes.legend(loc="upper right")
@@ -121,7 +121,7 @@ def draw_identifiability(studies: dict[str, Study]) -> Figure:
 
 def main() -> None:
     listed = params.load().ablations
-    files.discard("metrics/ablations", ".json", lambda name: name in params.ABLATIONS and name not in listed)
+    files.discard("metrics/ablations", ".json", lambda name: name not in listed)
     studies = {name: files.read_json(f"metrics/ablations/{name}.json", Study) for name in listed}
     figures.save(draw_population(files.read_json("metrics/population.json", Population)), "plots/population")
     figures.save(draw_identifiability(studies), "plots/identifiability")

@@ -1,11 +1,13 @@
 """What the stages write to metrics/, field by field. Read back, a file must be of exactly this form."""
 
-from typing import Annotated
+import sys
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-NonNegative = Annotated[float, Meta(ge=0)]
+NonNegative = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+Step = Annotated[int, Meta(ge=0, le=1_000_000)]
 Map = Annotated[list[Annotated[list[float], Meta(min_length=3, max_length=3)]], Meta(min_length=9, max_length=9)]
 ByCoordinate = Annotated[list[float], Meta(min_length=3, max_length=3)]
 
@@ -47,13 +49,13 @@ class TraceRow(_Record):
     """The errors at one step of training: of its batch before the step, and on the held-out examples after it."""
 
     seed: int
-    step: int
+    step: Step
     train_mse: NonNegative
     heldout_mse: NonNegative
 
 
 class Shift(_Record):
-    shift: float
+    shift: Annotated[float, Meta(ge=-1e6, le=1e6)]
 
 
 class Parameters(_Record):
@@ -75,13 +77,20 @@ class Results(_Record):
     training: Annotated[list[TraceRow], Meta(min_length=1)]
 
 
-Quantiles = dict[str, float | None]  # lowest, q05, median, q95, highest; None stands above all numbers
+class Quantiles(_Record):
+    """Of the runs' numbers; None stands above all of them, for a run that diverged or never got there."""
+
+    lowest: float | None
+    q05: float | None
+    median: float | None
+    q95: float | None
+    highest: float | None
 
 
 class Band(_Record):
-    """Quantiles of the runs' errors at one step of training."""
+    """The quantiles of the runs' errors at one step of training."""
 
-    step: int
+    step: Step
     lowest: float | None
     q05: float | None
     median: float | None
@@ -92,7 +101,7 @@ class Band(_Record):
 class Population(_Record):
     """metrics/population.json."""
 
-    parameters: dict[str, object]
+    parameters: dict[str, float]
     size: Annotated[int, Meta(ge=1)]
     recovered: Annotated[int, Meta(ge=0)]  # runs whose response error is at most `criterion`
     recovered_at_least: float  # the lower bound of the rate, at `confidence`
@@ -101,7 +110,7 @@ class Population(_Record):
     not_recovered: list[int]  # their seeds
     heldout_mse: Quantiles
     response_error: Quantiles
-    steps_to: dict[str, Quantiles]  # by the error to reach
+    steps_to: dict[Literal["1e-6", "1e-12", "1e-20"], Quantiles]  # by the error to reach
     training: Annotated[list[Band], Meta(min_length=1)]
 
 

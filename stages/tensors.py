@@ -22,7 +22,7 @@ def load(path: str | Path, **shapes: tuple[int, ...]) -> list[torch.Tensor]:
     """
     try:
         found = safetensors.torch.load(Path(path).read_bytes())
-    except SafetensorError as error:
+    except (SafetensorError, KeyError) as error:  # KeyError: a type of numbers that PyTorch does not have
         raise InputError(f"{path} is not a safetensors file ({error}); {files.RECOVERY}") from error
     if set(found) != set(shapes):
         raise InputError(f"{path} holds {_names(found)}, expected {_names(shapes)}; {files.RECOVERY}")

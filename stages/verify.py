@@ -36,6 +36,11 @@ def leaves(node, path: str = "") -> dict[str, float]:
     }
 
 
+def rounding(name: str, shift: float) -> float:
+    """What rounding may make of a number, as far as a yardstick tells: more after a large shift of the latents."""
+    return ROUNDING * (max(1, abs(shift)) if ".shift." in f"{name}." else 1)
+
+
 def judge(claim: dict, numbers: dict[str, float], shift: float, z: float) -> dict:
     """A claim's row: what was expected, the lowest and highest measurement, the band they must lie in, and `holds`,
     which is None where nothing was measured, such as a seed that did not run."""
@@ -60,7 +65,7 @@ def judge(claim: dict, numbers: dict[str, float], shift: float, z: float) -> dic
         holds = bool(found) and measured[0] > expected
     else:
         expected = claim["precision"]
-        band = [0, (ROUNDING * (abs(shift) if ".shift." in claim["of"] else 1)) ** 2]
+        band = [0, rounding(claim["of"], shift) ** 2]
         holds = bool(found) and measured[1] <= band[1]
     return {**row, "expected": expected, "band": band, "holds": holds if found else None}
 
@@ -109,7 +114,7 @@ def _number(value: float | None, digits: int) -> str:
         return str(value)
     if abs(value) < 1e-3:
         return f"{value:.1e}" if value else "0"
-    return f"{value:.6f}" if 0.99 < value < 1 else f"{value:.{digits}f}"
+    return f"{value:.6f}" if 0.99 < value <= 1 else f"{value:.{digits}f}"
 
 
 def compare(fresh: dict, committed: dict, shift: float) -> list[tuple[str, str, float]]:
@@ -127,11 +132,14 @@ def compare(fresh: dict, committed: dict, shift: float) -> list[tuple[str, str, 
             difference = abs(a - b)
         same, largest = worst.get(metric, (True, 0.0))
         worst[metric] = (same and a == b, max(largest, difference))
-    limit = ROUNDING * max(1, abs(shift))
-    return [
-        (metric, "identical" if same else "within rounding" if largest <= limit else "different", largest)
-        for metric, (same, largest) in worst.items()
-    ]
+
+    def verdict(metric: str, same: bool, largest: float) -> str:
+        if same:
+            return "identical"
+        close = largest <= rounding(metric, shift) and not metric.startswith("parameters.")
+        return "within rounding" if close else "different"
+
+    return [(metric, verdict(metric, same, largest), largest) for metric, (same, largest) in worst.items()]
 
 
 def against(revision: str) -> int:
@@ -139,19 +147,34 @@ def against(revision: str) -> int:
     place = f"{revision}:./metrics/results.json"
     shown = subprocess.run(["git", "show", "--end-of-options", place], capture_output=True)
     if shown.returncode:
-        raise InputError(f"no metrics/results.json in the Git revision {revision!r}: {shown.stderr.decode().strip()}")
+        reason = shown.stderr.decode(errors="replace").strip()
+        raise InputError(f"no metrics/results.json in the Git revision {revision!r}: {reason}")
     fresh = files.read_json("metrics/results.json", Results)
     try:
-        committed = msgspec.json.decode(shown.stdout, type=dict)
-        rows = compare(msgspec.to_builtins(fresh), committed, fresh.parameters.interventions.shift)
-    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError) as error:
+        committed = msgspec.json.decode(shown.stdout, type=Results)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InputError(f"metrics/results.json of the Git revision {revision!r} cannot be read: {error}") from error
+    seeds = fresh.seeds.keys() & committed.seeds.keys()
+    pair = [msgspec.to_builtins(only(seeds, results)) for results in (fresh, committed)]
+    rows = compare(*pair, fresh.parameters.interventions.shift)
     width = max(len(metric) for metric, _, _ in rows)
     for metric, verdict, largest in rows:
         print(f"{metric:{width}}  {verdict}" + (f"  {largest:.1e}" if 0 < largest < float("inf") else ""))
     verdicts = [verdict for _, verdict, _ in rows]
     print(f"{len(rows)} metrics: " + ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(sorted(verdicts))))
-    return int("different" in verdicts)
+    for seed in sorted(fresh.seeds.keys() ^ committed.seeds.keys(), key=int):
+        print(f"not compared: seed {seed}, which only {'this run' if seed in fresh.seeds else revision} has")
+    return int("different" in verdicts or fresh.seeds.keys() != committed.seeds.keys())
+
+
+def only(seeds: set[str], results: Results) -> Results:
+    """The results of these seeds."""
+    return msgspec.structs.replace(
+        results,
+        parameters=msgspec.structs.replace(results.parameters, seeds=sorted(map(int, seeds))),
+        seeds={seed: result for seed, result in results.seeds.items() if seed in seeds},
+        training=[row for row in results.training if str(row.seed) in seeds],
+    )
 
 
 def studied(population: Population, studies: dict[str, Study]) -> list[dict]:
@@ -177,16 +200,17 @@ def studied(population: Population, studies: dict[str, Study]) -> list[dict]:
 
 def main() -> None:
     listed = params.load().ablations
-    files.discard("metrics/ablations", ".json", lambda name: name in params.ABLATIONS and name not in listed)
+    files.discard("metrics/ablations", ".json", lambda name: name not in listed)
     claims = yaml.safe_load(Path("stages/claims.yaml").read_bytes())
     rows = verify(claims, files.read_json("metrics/results.json", Results))
     rows += studied(
         files.read_json("metrics/population.json", Population),
         {name: files.read_json(f"metrics/ablations/{name}.json", Study) for name in listed},
     )
-    held = sum(row["holds"] is True for row in rows)
-    files.write_json("metrics/claims.json", {"held": held, "total": len(rows), "claims": rows})
-    text = f"{table(rows)}\n{held} of {len(rows)} claims hold\n"
+    judged = [row["holds"] for row in rows if row["holds"] is not None]
+    held, total, open_ = sum(judged), len(judged), len(rows) - len(judged)
+    files.write_json("metrics/claims.json", {"held": held, "total": total, "claims": rows})
+    text = f"{table(rows)}\n{held} of {total} claims hold{f', {open_} not run' if open_ else ''}\n"
     files.write("data/claims.md", text.encode())
     print(text, end="")
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import stages  # noqa: F401  before anything loads torch
-from stages.params import ABLATIONS
+from stages import params
 
 ROOT = Path(__file__).parents[1]
 FEW_STEPS = 30
+ABLATIONS = params.load(ROOT / "params.yaml").ablations
 UNUSED_ABLATIONS = [name for name in ABLATIONS if name != "published"]
 
 

@@ -66,6 +66,8 @@ def test_in_a_hostile_environment(trained, tmp_path):
         PYTHONHASHSEED="1",
         PYTHONUTF8="0",
         SOURCE_DATE_EPOCH="0",
+        TORCH_LOGS="nonsense",
+        TQDM_MININTERVAL="nonsense",
         TZ="Asia/Kathmandu",
     )
     assert different(found, trained.contents(*RESULTS)) == []

@@ -76,7 +76,11 @@ class Recorded:
         return self.section
 
 convert, to_builtins = msgspec.convert, msgspec.to_builtins
-msgspec.convert = lambda raw, kind: Recorded(convert(raw, kind)) if kind.__name__ == "Params" else convert(raw, kind)
+def recorded(raw, kind, **options):
+    converted = convert(raw, kind, **options)
+    return Recorded(converted) if kind.__name__ == "Params" else converted
+
+msgspec.convert = recorded
 msgspec.to_builtins = lambda value: to_builtins(value.read_all() if isinstance(value, Recorded) else value)
 
 sys.argv = [module, *arguments]

@@ -102,6 +102,10 @@ def test_measurements_beyond_all_numbers_are_refused(damaged):
         "step,train_mse,heldout_mse\n1,0.5,NaN\n",
         "step,train_mse,heldout_mse\n1,0.5,1e999\n",
         "step,train_mse,heldout_mse\n1,0.5,true\n",
+        "step,train_mse,heldout_mse\n1,0.5,-0.5\n",
+        "step,train_mse,heldout_mse\n1.5,0.5,0.5\n",
+        "step,train_mse,heldout_mse\n1,0.5," + "9" * 5000,
+        "step,train_mse,heldout_mse\n1,0.5," + "[" * 5000,
         'step,train_mse,heldout_mse\n1,0.5,"""x"""\n',
         'step,train_mse,heldout_mse\n1,0.5,"0.5',
     ],
@@ -139,6 +143,8 @@ WRONG_RESULTS = [
     (["training"], []),
     (["training"], None),
     (["training"], [1]),
+    (["training", 0, "step"], 10**400),
+    (["parameters", "interventions", "shift"], 1e308),
     (["training", 0], {"seed": 0, "step": 1}),
 ]
 
@@ -155,6 +161,9 @@ def test_results_of_another_form_are_refused(shared, damaged, path, value):
     [
         ("population", ["training"], []),
         ("population", ["training", 0], {}),
+        ("population", ["training", 0, "step"], 10**400),
+        ("population", ["steps_to", "1e-6"], {}),
+        ("population", ["steps_to"], {"x": None}),
         ("population", ["size"], 0),
         ("ablations/published", ["runs"], []),
         ("ablations/published", ["runs", 0], {}),
@@ -187,6 +196,23 @@ def test_a_lost_file_is_named(shared, damaged, command, lost):
     (shared.path / lost).unlink()
     sentence = one_sentence(shared.run(f"python -m stages.{command}", check=False))
     assert sentence == f"error: [Errno 2] No such file or directory: '{lost}'\n"
+
+
+@pytest.mark.parametrize(("rank", "size"), [("5", "2"), ("0", "0"), ("abc", "2"), ("0", "9" * 5000)])
+def test_ranks_that_torchrun_would_not_set(fresh, rank, size):
+    result = fresh.run("python -c 'import stages.ranks'", check=False, RANK=rank, WORLD_SIZE=size)
+    assert "WORLD_SIZE" in (sentence := one_sentence(result)) or "RANK" in sentence
+
+
+def test_a_closed_standard_error_is_no_fault(shared, damaged):
+    before = shared.contents("models/0.safetensors")
+    shared.run("python -m stages.train 0 2>&-")
+    assert shared.contents("models/0.safetensors") == before
+
+
+def test_too_little_memory_is_one_sentence(fresh):
+    ask = "import stages, torch; torch.empty(2**60)"
+    assert "smaller batch_size" in one_sentence(fresh.run(f"python -c '{ask}'", check=False))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import torch
 from stages import params
 from stages.population import LEVELS, RECOVERED, lower_bound, quantiles, steps_to, summarise, train_runs
 from stages.recovery import r2_gap, response_error
+from stages.results import Quantiles
 from stages.student import batches, initialise, normals, predict, train
 from stages.task import KEYS, PAYLOAD, QUERY, draw_heldout, draw_latents, mse, teacher
 from tests.conftest import ROOT
@@ -77,9 +78,9 @@ def test_steps_to_counts_the_steps_made_before():
 
 
 def test_quantiles_are_values_that_occurred_and_failures_come_last():
-    assert quantiles(list(range(100, 0, -1))) == {"lowest": 1, "q05": 5, "median": 50, "q95": 95, "highest": 100}
+    assert quantiles(list(range(100, 0, -1))) == Quantiles(lowest=1, q05=5, median=50, q95=95, highest=100)
     failed = quantiles([3, None, math.nan, 1])
-    assert failed == {"lowest": 1, "q05": 1, "median": 3, "q95": None, "highest": None}
+    assert failed == Quantiles(lowest=1, q05=1, median=3, q95=None, highest=None)
 
 
 def test_a_run_that_failed_is_counted_and_named():

@@ -8,12 +8,11 @@ import msgspec
 import pytest
 import yaml
 
-from stages.params import ABLATIONS
 from stages.results import Results
 from stages.verify import compare, leaves, table
 from stages.verify import verify as verify_results
 from tests import closed_forms
-from tests.conftest import ROOT
+from tests.conftest import ABLATIONS, ROOT
 
 CLAIMS = yaml.safe_load((ROOT / "stages/claims.yaml").read_text())
 RESULTS = json.loads((ROOT / "metrics/results.json").read_text())
@@ -81,6 +80,24 @@ def test_a_claim_about_a_seed_that_did_not_run_is_left_open():
     assert "not run" in table([rows["held-out MSE, seed 2"]])
 
 
+def test_a_small_shift_does_not_narrow_the_band_of_rounding():
+    results = copy.deepcopy(RESULTS)
+    results["parameters"]["interventions"]["shift"] = 0.001
+    (claim,) = [claim for claim in CLAIMS if claim["claim"] == "shift one irrelevant coordinate"]
+    (row,) = verify([claim], results)
+    assert row["holds"] is True and row["band"] == verify(CLAIMS, RESULTS)[0]["band"]
+
+
+def test_a_large_shift_is_an_excuse_for_what_it_shifts_alone():
+    off = with_value("seeds.0.query.response.0.0", leaves(RESULTS)["seeds.0.query.response.0.0"] + 1e-12)
+    off["seeds"]["0"]["interventions"]["shift"]["all"]["mse"] = 1e-24
+    off["parameters"]["train"]["lr"] += 1e-15
+    verdicts = dict(row[:2] for row in compare(off, RESULTS, 1e6))
+    assert verdicts.pop("seeds.interventions.shift.all.mse") == "within rounding"
+    assert verdicts.pop("parameters.train.lr") == verdicts.pop("seeds.query.response") == "different"
+    assert set(verdicts.values()) == {"identical"}
+
+
 def test_comparison_tells_rounding_from_difference():
     path = "seeds.0.query.response.0.0"
     verdicts = {}
@@ -114,7 +131,9 @@ def test_broken_claims_are_told_and_the_run_succeeds(project):
     held = [row["claim"] for row in claims["claims"] if row["holds"]]
     assert "held-out MSE, seed 0" not in held and "uniform attention, seed 0" in held
     assert output.count("| NO ") >= 8 and f"{claims['held']} of {claims['total']} claims hold" in output
-    assert project.run("python -m stages.verify --against HEAD", check=False).returncode == 1
+    comparison = project.run("python -m stages.verify --against HEAD", check=False)
+    assert comparison.returncode == 1
+    assert comparison.stdout.count("which only HEAD has") == 2
     project.run("git commit -qam 'Three steps'")
     assert "46 identical" in project.run("python -m stages.verify --against HEAD").stdout
 

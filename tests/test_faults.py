@@ -293,7 +293,6 @@ def start(project, command: str) -> subprocess.Popen:
     return process
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["SIGINT", "SIGKILL"])
 def test_an_interrupted_repro_is_resumed(project, kind):
     before = project.contents(*OUTPUTS)

@@ -3,7 +3,7 @@
 import torch
 
 from stages import params, tensors
-from stages.task import KEYS, draw_heldout, draw_mixing
+from stages.task import HELDOUT, KEYS, draw_heldout, draw_mixing
 
 
 def main() -> None:
@@ -13,6 +13,7 @@ def main() -> None:
     for seed in settings.seeds:
         request, records = draw_heldout(seed)
         tensors.save(f"data/heldout/{seed}.safetensors", request=request, records=records)
+    print(f"mixing matrix, and {HELDOUT} held-out examples of each of {len(settings.seeds)} seeds")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def leaves(node, path: str = "") -> dict[str, float]:
 
 def rounding(name: str, shift: float) -> float:
     """What rounding may make of a number, as far as a yardstick tells: more after a large shift of the latents."""
-    return ROUNDING * (max(1, abs(shift)) if ".shift." in f"{name}." else 1)
+    return ROUNDING * (max(1, abs(shift)) if ".shift." in name else 1)
 
 
 def judge(claim: dict, numbers: dict[str, float], shift: float, z: float) -> dict:
@@ -208,9 +208,9 @@ def main() -> None:
         {name: files.read_json(f"metrics/ablations/{name}.json", Study) for name in listed},
     )
     judged = [row["holds"] for row in rows if row["holds"] is not None]
-    held, total, open_ = sum(judged), len(judged), len(rows) - len(judged)
+    held, total, not_run = sum(judged), len(judged), len(rows) - len(judged)
     files.write_json("metrics/claims.json", {"held": held, "total": total, "claims": rows})
-    text = f"{table(rows)}\n{held} of {total} claims hold{f', {open_} not run' if open_ else ''}\n"
+    text = f"{table(rows)}\n{held} of {total} claims hold{f', {not_run} not run' if not_run else ''}\n"
     files.write("data/claims.md", text.encode())
     print(text, end="")
 

@@ -10,9 +10,10 @@ import sys
 from fnmatch import fnmatch
 from pathlib import Path
 from statistics import NormalDist
+from typing import Annotated
 
 import msgspec
-import yaml
+from msgspec import Meta
 
 from stages import InputError, files, params
 from stages.results import Population, Results, Study
@@ -22,6 +23,36 @@ CONFIDENCE = 0.99  # that no prediction which is true fails, of all that are che
 # coordinates that mix and project an input, and the sum over 4 records.
 ROUNDING = (9 + 9 + 4) * sys.float_info.epsilon / 2
 SQUARED = {"mse", "standard_error", "r2_gap", "train_mse", "heldout_mse"}  # compared as their square roots
+Printed = Annotated[str, Meta(pattern=r"^\d+\.\d+\Z")]
+Interval = Annotated[list[float], Meta(min_length=2, max_length=2)]
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of stages/claims.yaml, which says what the fields mean. It has one expectation of the last four."""
+
+    claim: str
+    of: str
+    source: str
+    seeds: list[str] = []
+    shift: float | None = None
+    digits: Annotated[list[Printed], Meta(min_length=1, max_length=2)] | None = None
+    above: float | None = None
+    precision: float | Interval | None = None
+    predicted: float | None = None
+
+    def __post_init__(self):
+        if [self.digits, self.above, self.precision, self.predicted].count(None) != 3:
+            raise ValueError(f"{self.claim!r}, expected one of digits, above, precision, predicted")
+        if self.predicted is not None and not self.of.endswith(".mse"):
+            raise ValueError(f"{self.claim!r} predicts {self.of}, expected an mse, whose sampling error is known")
+
+
+def read_claims(path: str | Path = "stages/claims.yaml") -> list[Claim]:
+    """Read the claims. Raises InputError if they are not of this form."""
+    try:
+        return msgspec.yaml.decode(Path(path).read_bytes(), type=list[Claim])
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def leaves(node, path: str = "") -> dict[str, float]:
@@ -41,43 +72,43 @@ def rounding(name: str, shift: float) -> float:
     return ROUNDING * (max(1, abs(shift)) if ".shift." in name else 1)
 
 
-def judge(claim: dict, numbers: dict[str, float], shift: float, z: float) -> dict:
+def judge(claim: Claim, numbers: dict[str, float], shift: float, z: float) -> dict:
     """A claim's row: what was expected, the lowest and highest measurement, the band they must lie in, and `holds`,
     which is None where nothing was measured, such as a seed that did not run."""
     ran = {name.split(".")[1] for name in numbers}
-    same = claim.get("shift", shift) == shift and ran.issuperset(claim.get("seeds", []))  # as it was published
-    found = {name: value for name, value in numbers.items() if same and fnmatch(name, claim["of"])}
+    same = claim.shift in (None, shift) and ran.issuperset(claim.seeds)  # as it was published
+    found = {name: value for name, value in numbers.items() if same and fnmatch(name, claim.of)}
     measured = [min(found.values()), max(found.values())] if found else None
-    row = {"claim": claim["claim"], "source": claim["source"], "measured": measured}
-    if "predicted" in claim:
-        expected = claim["predicted"]
+    row = {"claim": claim.claim, "source": claim.source, "measured": measured}
+    if claim.predicted is not None:
+        expected = claim.predicted
         errors = {name: z * numbers[name.removesuffix("mse") + "standard_error"] for name in found}
         widest = max(errors.values(), default=0)
         band = [expected - widest, expected + widest]
         holds = all(abs(value - expected) <= errors[name] for name, value in found.items())
-    elif "digits" in claim:
-        expected = [float(claim["digits"][0]), float(claim["digits"][-1])]
-        half = 0.5 * 10 ** -len(claim["digits"][0].partition(".")[2])
+    elif claim.digits:
+        expected = [float(claim.digits[0]), float(claim.digits[-1])]
+        half = 0.5 * 10 ** -len(claim.digits[0].partition(".")[2])
         band = [expected[0] - half, expected[1] + half]
         holds = bool(found) and all(abs(value - end) <= half for value, end in zip(measured, expected, strict=True))
-    elif "above" in claim:
-        expected, band = claim["above"], [claim["above"], None]
+    elif claim.above is not None:
+        expected, band = claim.above, [claim.above, None]
         holds = bool(found) and measured[0] > expected
     else:
-        expected = claim["precision"]
-        band = [0, rounding(claim["of"], shift) ** 2]
+        expected = claim.precision
+        band = [0, rounding(claim.of, shift) ** 2]
         holds = bool(found) and measured[1] <= band[1]
     return {**row, "expected": expected, "band": band, "holds": holds if found else None}
 
 
-def verify(claims: list[dict], results: Results) -> list[dict]:
+def verify(claims: list[Claim], results: Results) -> list[dict]:
     """The rows of all claims.
 
     A prediction holds if each measurement is within z standard errors of it, both from the same held-out examples; z is
     the normal quantile at which all of them together would stray by chance in 1 − CONFIDENCE of runs (Bonferroni).
     """
     numbers = leaves({"seeds": msgspec.to_builtins(results.seeds)})
-    predicted = sum(fnmatch(name, claim["of"]) for claim in claims if "predicted" in claim for name in numbers)
+    predicted = sum(fnmatch(name, claim.of) for claim in claims if claim.predicted is not None for name in numbers)
     z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / (2 * max(predicted, 1)))
     return [judge(claim, numbers, results.parameters.interventions.shift, z) for claim in claims]
 
@@ -201,8 +232,7 @@ def studied(population: Population, studies: dict[str, Study]) -> list[dict]:
 def main() -> None:
     listed = params.load().ablations
     files.discard("metrics/ablations", ".json", lambda name: name not in listed)
-    claims = yaml.safe_load(Path("stages/claims.yaml").read_bytes())
-    rows = verify(claims, files.read_json("metrics/results.json", Results))
+    rows = verify(read_claims(), files.read_json("metrics/results.json", Results))
     rows += studied(
         files.read_json("metrics/population.json", Population),
         {name: files.read_json(f"metrics/ablations/{name}.json", Study) for name in listed},

@@ -2,23 +2,24 @@
 
 import copy
 import json
+import re
 from fnmatch import fnmatch
 
 import msgspec
 import pytest
-import yaml
 
+from stages import InputError
 from stages.results import Results
-from stages.verify import compare, leaves, table
+from stages.verify import Claim, compare, leaves, read_claims, table
 from stages.verify import verify as verify_results
 from tests import closed_forms
 from tests.conftest import ABLATIONS, ROOT
 
-CLAIMS = yaml.safe_load((ROOT / "stages/claims.yaml").read_text())
+CLAIMS = read_claims(ROOT / "stages/claims.yaml")
 RESULTS = json.loads((ROOT / "metrics/results.json").read_text())
 
 
-def verify(claims: list[dict], results: dict) -> list[dict]:
+def verify(claims: list[Claim], results: dict) -> list[dict]:
     return verify_results(claims, msgspec.convert(results, Results))
 
 
@@ -33,7 +34,7 @@ PREDICTED = {
 
 
 def test_the_predictions_are_the_closed_forms_by_quadrature():
-    predicted = {claim["claim"]: claim["predicted"] for claim in CLAIMS if "predicted" in claim}
+    predicted = {claim.claim: claim.predicted for claim in CLAIMS if claim.predicted is not None}
     assert predicted == {name: round(value, 6) for name, value in PREDICTED.items()}
     assert pytest.approx(closed_forms.ZERO_PREDICTOR - 1 / 4, abs=1e-12) == closed_forms.UNIFORM
     assert round(closed_forms.UNIFORM_THREE_KEYS, 6) == 0.322061
@@ -50,11 +51,32 @@ def test_every_claim_holds_of_the_committed_metrics():
     assert all(row["holds"] is True for row in rows) and committed["held"] == committed["total"] == len(rows)
 
 
-@pytest.mark.parametrize("claim", CLAIMS, ids=[f"{claim['claim']} ({claim['source']})" for claim in CLAIMS])
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        ("{}", "missing required field `claim`"),
+        ("{claim: c, of: seeds.*.uniform.mse, source: s}", "expected one of digits, above, precision, predicted"),
+        ("{claim: c, of: o, source: s, above: 1, precision: 1}", "expected one of"),
+        ("{claim: c, of: seeds.*.query.r2.*, source: s, predicted: 1}", "expected an mse"),
+        ("{claim: c, of: o, source: s, digits: [0.1]}", "Expected `str`, got `float`"),
+        ("{claim: c, of: o, source: s, digits: ['1e-3']}", "Expected `str` matching regex"),
+        ("{claim: c, of: o, source: s, publised: 1}", "unknown field `publised`"),
+        ("{claim: c, of: o: p}", "line 1"),
+    ],
+)
+def test_a_claim_of_another_form_is_refused_in_one_sentence(entry, sentence, tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_text(f"- {entry}\n")
+    with pytest.raises(InputError, match=re.escape(sentence)) as error:
+        read_claims(path)
+    assert str(error.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=[f"{claim.claim} ({claim.source})" for claim in CLAIMS])
 def test_each_claim_fails_when_any_one_of_its_measurements_strays(claim):
     """Each measurement in turn is moved just past the claim's band."""
     low, high = verify([claim], RESULTS)[0]["band"]
-    names = [name for name in leaves({"seeds": RESULTS["seeds"]}) if fnmatch(name, claim["of"])]
+    names = [name for name in leaves({"seeds": RESULTS["seeds"]}) if fnmatch(name, claim.of)]
     assert names
     for name in names:
         (row,) = verify([claim], with_value(name, low - 1e-6 if high is None else high * 1.001))
@@ -63,7 +85,7 @@ def test_each_claim_fails_when_any_one_of_its_measurements_strays(claim):
 
 
 def test_a_published_range_must_be_reached_at_both_ends():
-    (claim,) = [claim for claim in CLAIMS if claim.get("digits") == ["0.139", "0.153"]]
+    (claim,) = [claim for claim in CLAIMS if claim.digits == ["0.139", "0.153"]]
     results = copy.deepcopy(RESULTS)
     for result in results["seeds"].values():
         for tried in result["interventions"]["erase_query"].values():
@@ -83,7 +105,7 @@ def test_a_claim_about_a_seed_that_did_not_run_is_left_open():
 def test_a_small_shift_does_not_narrow_the_band_of_rounding():
     results = copy.deepcopy(RESULTS)
     results["parameters"]["interventions"]["shift"] = 0.001
-    (claim,) = [claim for claim in CLAIMS if claim["claim"] == "shift one irrelevant coordinate"]
+    (claim,) = [claim for claim in CLAIMS if claim.claim == "shift one irrelevant coordinate"]
     (row,) = verify([claim], results)
     assert row["holds"] is True and row["band"] == verify(CLAIMS, RESULTS)[0]["band"]
 

@@ -71,7 +71,9 @@ def train_runs(variant: Variant, seeds: list[int], mixing, keys, settings: param
     return runs
 
 
-def train_students(variant: Variant, seeds: list[int], mixing, keys, settings: params.Train):
+def train_students(
+    variant: Variant, seeds: list[int], mixing, keys, settings: params.Train
+) -> tuple[list[Student], list[float]]:
     """The trained student of each seed, in float64, and the highest error that a batch of it had after the published
     stop: 0 unless the variant is a lengthened one."""
     normal, noise = side_by_side(seeds), side_by_side([(seed, NOISE_STREAM) for seed in seeds])

@@ -9,12 +9,11 @@ import msgspec
 from msgspec import Meta
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent
+from ruamel.yaml.events import AliasEvent
 
 from stages import InputError
 
 LARGEST_FILE = 20_000  # bytes
-DEEPEST = 20  # levels of nesting
 
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Variant = Annotated[str, Meta(pattern=r"^[a-z0-9-]+\Z")]  # stages/ablate.py knows which there are
@@ -88,14 +87,10 @@ def load(path: str | Path = "params.yaml") -> Params:
 
 def _parse(text: str):
     """Plain YAML 1.2 by the parser that DVC reads it with, so that 1e-2 or 010 means the same to both."""
-    depth = 0
-    for event in YAML(typ="safe", pure=True).parse(text):
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+    for event in YAML(typ="safe").parse(text):
         if isinstance(event, AliasEvent):  # a few lines of them can stand for gigabytes
             raise MarkedYAMLError(problem="found an alias, expected each value in full", problem_mark=event.start_mark)
-        if depth > DEEPEST:  # the parser's time grows with the cube of the depth
-            raise MarkedYAMLError(problem="nested too deeply", problem_mark=event.start_mark)
-    return YAML(typ="safe", pure=True).load(text)
+    return YAML(typ="safe").load(text)
 
 
 def _problem(error: Exception) -> str:

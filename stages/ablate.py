@@ -15,7 +15,7 @@ from stages.recovery import log10
 from stages.results import Prediction, Run, Study
 from stages.student import descend, normals, one_by_one, side_by_side
 from stages.task import CHUNK, QUERY, REQUEST_SCALE, Normal, draw_heldout, draw_latents, teacher
-from stages.variants import VARIANTS, Claim, Variant
+from stages.variants import VARIANTS, Bound, Variant
 
 RUNS, GROUP = 4, 2  # initialisations of each variant, and how many train side by side
 NOISE_STREAM, GAUGE_STREAM = 1, 2  # of a run: of its targets' noise, and of the change of basis it is tested with
@@ -65,7 +65,7 @@ def train_runs(variant: Variant, seeds: list[int], mixing, keys, settings: param
         run |= spectrum(J)
         if variant.noise:
             run["expected_mse"] = noise_excess(J, variant.noise, settings.lr, settings.batch_size)
-        if any(claim.measure == "peak" for claim in variant.claims):
+        if any(bound.measure == "peak" for bound in variant.bounds):
             run["peak"] = peak
         runs.append(run)
     return runs
@@ -101,22 +101,22 @@ def train_students(
     return students, peaks
 
 
-def holds(claim: Claim, runs: list[dict]) -> bool:
-    """Whether every run's measure is within the claim's bounds."""
-    low = -float("inf") if claim.low is None else claim.low
-    high = float("inf") if claim.high is None else claim.high
-    return all(low <= run[claim.measure] <= high for run in runs)
+def holds(bound: Bound, runs: list[dict]) -> bool:
+    """Whether every run's measure is within the bound."""
+    low = -float("inf") if bound.low is None else bound.low
+    high = float("inf") if bound.high is None else bound.high
+    return all(low <= run[bound.measure] <= high for run in runs)
 
 
 def report(variant: Variant, runs: list[dict]) -> Study:
-    """The variant's line in the table, the worst of its runs, and what it is made of: every run, and every claim."""
-    claims = list(variant.claims)
+    """The variant's line in the table, the worst of its runs; and what it is made of, every run and prediction."""
+    bounds = list(variant.bounds)
     if variant.noise:
         expected = statistics.mean(run["expected_mse"] for run in runs)
         why = f"what Adam's walk through the noise should come to, within a factor of {FACTOR}"
-        claims.append(Claim("heldout_mse", expected / FACTOR, expected * FACTOR, why))
+        bounds.append(Bound("heldout_mse", expected / FACTOR, expected * FACTOR, why))
     worst = {key: max(run[key] for run in runs) for key in ("heldout_mse", "query_map", "value_map")}
-    theory = [Prediction(**vars(claim), held=holds(claim, runs)) for claim in claims]
+    theory = [Prediction(**vars(bound), held=holds(bound, runs)) for bound in bounds]
     return Study(
         scalars=runs[0]["scalars"],
         null=max(run["null"] for run in runs),

@@ -93,8 +93,9 @@ def noise_excess(J: torch.Tensor, noise: float, lr: float, batch_size: int) -> f
 
 
 def measure(student: Student, request, records, mixing, keys, target, A) -> dict[str, float]:
-    """All errors of one student, on latents request (B, 9) and records (B, n, 9), each on the scale of 1 − R².
+    """All errors of one student, on latents request (B, 9) and records (B, n, 9).
 
+    All but heldout_mse are on the scale of 1 − R².
     query, value: worst coordinate as it is; …_refitted: after the best 3×3 map; …_map: what no change of basis alters,
     score_map for queries and R Wv Wo for values. swap: after swap_values, against the prediction with its first two
     coordinates swapped. gauge: after change_query_basis by A, against the prediction.

@@ -75,10 +75,10 @@ def draw_identifiability(studies: dict[str, Study]) -> Figure:
         for row, study in enumerate(studies.values()):
             for i, (measure, (_, mark)) in enumerate(measures.items()):
                 place = row + 0.26 * (i - (len(measures) - 1) / 2)
-                for claim in study.theory:
-                    if claim.measure == measure:
-                        low = LEAST if claim.low is None else claim.low
-                        high = MOST if claim.high is None else claim.high
+                for prediction in study.theory:
+                    if prediction.measure == measure:
+                        low = LEAST if prediction.low is None else prediction.low
+                        high = MOST if prediction.high is None else prediction.high
                         axes.barh(place, high - low, 0.24, left=low, color="0.85", zorder=0)
                 found = [getattr(run, measure) for run in study.runs]
                 errors = [min(max(error, LEAST), MOST) for error in found if error is not None]
@@ -103,7 +103,7 @@ def draw_identifiability(studies: dict[str, Study]) -> Figure:
     panels[3].set_xticks([])
     panels[3].spines[:].set_visible(False)
     for row, study in enumerate(studies.values()):
-        expected = [claim for claim in study.theory if claim.measure == "null" and claim.low is not None]
+        expected = [each for each in study.theory if each.measure == "null" and each.low is not None]
         text = f"{study.null} of {study.scalars}"
         text += f", theory {expected[0].low:.0f}" if expected else ""
         panels[3].text(0.04, row, text, va="center")

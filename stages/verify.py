@@ -18,7 +18,7 @@ from msgspec import Meta
 from stages import InputError, files, params
 from stages.results import Population, Results, Study
 
-CONFIDENCE = 0.99  # that no prediction which is true fails, of all that are checked together
+CONFIDENCE = 0.99  # nominally, that no prediction which is true fails, of all that are checked together
 # A yardstick, not a bound: the unit roundoff times the longest sums that lead to a prediction, the products over 9
 # coordinates that mix and project an input, and the sum over 4 records.
 ROUNDING = (9 + 9 + 4) * sys.float_info.epsilon / 2
@@ -105,7 +105,8 @@ def verify(claims: list[Claim], results: Results) -> list[dict]:
     """The rows of all claims.
 
     A prediction holds if each measurement is within z standard errors of it, both from the same held-out examples; z is
-    the normal quantile at which all of them together would stray by chance in 1 − CONFIDENCE of runs (Bonferroni).
+    the normal quantile at which any of them would stray by chance in 1 − CONFIDENCE of runs (Bonferroni). The mean of
+    4096 squared errors is a little skewed: in 3000 simulated runs one strayed in 1.6 %.
     """
     numbers = leaves({"seeds": msgspec.to_builtins(results.seeds)})
     predicted = sum(fnmatch(name, claim.of) for claim in claims if claim.predicted is not None for name in numbers)

@@ -120,7 +120,7 @@ def few_steps(project: Project) -> None:
     project.replace("params.yaml", "steps: 1200", f"steps: {FEW_STEPS}")
     project.replace("params.yaml", "size: 64", "size: 1")
     for name in UNUSED_ABLATIONS:
-        project.replace("params.yaml", f"  - {name}\n", "")
+        project.replace("params.yaml", f"- {name}\n", "")
         (project.path / f"metrics/ablations/{name}.json").unlink()
     project.repro()
     project.run("git add -A && git commit -q -m 'Few steps'")

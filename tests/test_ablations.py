@@ -1,6 +1,5 @@
 """The identifiability studies: their measures have known answers, and the committed ones are what theory says."""
 
-import dataclasses
 import json
 
 import pytest
@@ -21,7 +20,7 @@ from stages.identifiability import (
 )
 from stages.student import batches, descend, initialise, normals, side_by_side, train
 from stages.task import KEYS, PAYLOAD, QUERY, draw_heldout, draw_latents, mse, teacher, uniform
-from stages.variants import EXACT, VARIANTS, Claim
+from stages.variants import VARIANTS, Bound
 from tests.closed_forms import UNIFORM_THREE_KEYS
 from tests.conftest import ABLATIONS, ROOT
 
@@ -150,7 +149,8 @@ def test_three_keys_do_not_see_one_query_direction(mixing):
     student["Wq"] = (student["Wq"] + 0.1 * normals(7)(9, 3)).requires_grad_()
     target = teacher(inputs[0] @ mixing.mT, inputs[1] @ mixing.mT, KEYS[:3])
     (gradient,) = torch.autograd.grad(((answer(student, *inputs) - target) ** 2).mean(), [student["Wq"]])
-    assert (gradient @ UNSEEN).abs().max() < 1e-15 < 1e-3 < gradient.abs().max()  # so gradient descent never moves it
+    # plain gradient descent would never move it; Adam, which scales each weight's step by itself, does
+    assert (gradient @ UNSEEN).abs().max() < 1e-15 < 1e-3 < gradient.abs().max()
     moved = student | {"Wq": student["Wq"] + torch.outer(normals(8)(9), UNSEEN)}
     assert (answer(moved, *inputs) - answer(student, *inputs)).abs().max() < 1e-13
 
@@ -203,25 +203,18 @@ def test_amsgrad_is_pytorchs_own_bit_for_bit(mixing):
     assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True))
 
 
-def test_a_claim_that_fails_is_reported():
+def test_a_bound_that_is_broken_is_reported():
     runs = [{"null": 0, "heldout_mse": 0.5}, {"null": 1, "heldout_mse": float("nan")}]
-    assert holds(Claim("null", 0, 1, ""), runs)
-    assert not holds(Claim("null", 0, 0, ""), runs) and not holds(Claim("null", 1, None, ""), runs)
-    assert not holds(Claim("heldout_mse", None, 1, ""), runs)
+    assert holds(Bound("null", 0, 1, ""), runs)
+    assert not holds(Bound("null", 0, 0, ""), runs) and not holds(Bound("null", 1, None, ""), runs)
+    assert not holds(Bound("heldout_mse", None, 1, ""), runs)
 
 
-def test_a_variant_that_was_hardly_trained_fails_its_claims(mixing):
+def test_a_variant_that_was_hardly_trained_breaks_its_bounds(mixing):
     result = report(VARIANTS["published"], train_runs(VARIANTS["published"], [0], mixing, KEYS, FEW))
-    failed = {claim.measure for claim in result.theory if not claim.held}
+    failed = {prediction.measure for prediction in result.theory if not prediction.held}
     assert failed == {"heldout_mse", "query", "query_refitted", "query_map", "value", "value_refitted", "value_map"}
     assert result.held == "2 of 9"
-
-
-@pytest.mark.slow
-def test_a_large_initialisation_only_needs_longer(mixing):
-    variant = dataclasses.replace(VARIANTS["large-init"], lengthening=5)
-    for run in train_runs(variant, [0, 1], mixing, KEYS, params.Train(lr=0.03, steps=1200, batch_size=128)):
-        assert max(run["heldout_mse"], run["query"], run["value"]) < EXACT
 
 
 def test_diverged_training_is_one_sentence(mixing):
@@ -238,7 +231,7 @@ def test_all_variants_are_listed_and_no_other_exists():
 def test_parameters_of_the_studies_are_checked(tmp_path):
     text = (ROOT / "params.yaml").read_text()
     for old, new, message in [
-        ("  - float32", "  - three-keys", "ablations names three-keys twice"),
+        ("- float32", "- three-keys", "ablations names three-keys twice"),
         ("size: 64", "size: 0", "population.size is 0"),
         ("launcher: python", "launcher: rm", "launcher is 'rm'"),
     ]:
@@ -250,17 +243,17 @@ def test_parameters_of_the_studies_are_checked(tmp_path):
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_committed_studies_hold(name):
-    """Every claim of every variant, at full size, on four runs."""
+    """Every prediction of every variant, at full size, on four runs."""
     study, variant = COMMITTED[name], VARIANTS[name]
-    stated = [Claim(**{key: value for key, value in claim.items() if key != "held"}) for claim in study["theory"]]
-    assert stated[: len(variant.claims)] == variant.claims
-    assert len(stated) == len(variant.claims) + bool(variant.noise) >= 2
-    assert all(claim["held"] for claim in study["theory"]) and all(holds(claim, study["runs"]) for claim in stated)
+    stated = [Bound(**{key: value for key, value in each.items() if key != "held"}) for each in study["theory"]]
+    assert stated[: len(variant.bounds)] == variant.bounds
+    assert len(stated) == len(variant.bounds) + bool(variant.noise) >= 2
+    assert all(each["held"] for each in study["theory"]) and all(holds(bound, study["runs"]) for bound in stated)
     assert [run["seed"] for run in study["runs"]] == [0, 1, 2, 3]
 
 
 def test_committed_studies_in_numbers():
-    """What the figure shows, said once more without the claims."""
+    """What the figure shows, said once more without the bounds."""
     nulls = {name: (study["null"], study["scalars"]) for name, study in COMMITTED.items()}
     special = {"learned-keys": (12, 66), "three-keys": (9, 54), "learned-output": (9, 63)}
     assert nulls == dict.fromkeys(ABLATIONS, (0, 54)) | special
@@ -279,8 +272,8 @@ def test_figures_need_only_the_listed_variants(tmp_path, monkeypatch):
     """A variant no longer listed leaves no file; a failed population can be drawn; the same bytes twice."""
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "params.yaml").read_text()
-    assert "  - float32\n" in text
-    (tmp_path / "params.yaml").write_text(text.replace("  - float32\n", ""))
+    assert "- float32\n" in text
+    (tmp_path / "params.yaml").write_text(text.replace("- float32\n", ""))
     for name, study in COMMITTED.items():
         files.write_json(f"metrics/ablations/{name}.json", study)
     failed = {"heldout_mse": float("nan"), "response_error": float("nan"), "steps": [None] * 3, "trace": [0.3, 0.1]}

@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 import yaml
-from dvc.utils.serialize import parse_yaml
+from dvc.utils.serialize import dumps_yaml, parse_yaml, parse_yaml_for_update
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +93,11 @@ NUMBERS = """
     1e-2 1e-05 1E-5 .03 +.03 3. 3.0 .5e-1 5.e1 010 0_10 0o17 0x10 0xFF 0b101 1_000 1_0.5 +3 1 1000 1e3 0.1e+2 2.5e-3
 """
 WHOLE_NUMBERS = "1200 1.2e3 12e2 1_200 01200 0x4b0 1200. 1200.0 +1200 0o2260"
+
+
+def test_dvc_would_lay_it_out_as_it_is():
+    """So that `dvc exp run -S` changes a line, and no more."""
+    assert dumps_yaml(parse_yaml_for_update(PUBLISHED, "params.yaml")) == PUBLISHED
 
 
 @pytest.mark.parametrize("number", [*NUMBERS.split(), "!!int 3", "!!float 3"])
@@ -210,7 +215,7 @@ BAD_DOCUMENTS = {
     "train: Object contains unknown field `3`": PUBLISHED.replace("  lr:", "  3:"),
     "train is 3, expected `object`": PUBLISHED.replace("train:\n", "train: 3\ndropped:\n"),
     f'line {NEXT}: while constructing a mapping, found duplicate key "seeds"': PUBLISHED + "seeds: [1]\n",
-    'line 9: while constructing a mapping, found duplicate key "lr"': PUBLISHED.replace("  lr:", "  lr: 1\n  lr:"),
+    'line 12: while constructing a mapping, found duplicate key "lr"': PUBLISHED.replace("  lr:", "  lr: 1\n  lr:"),
     "expected a single document": PUBLISHED + "---\n" + PUBLISHED,
     "found character that cannot start any token": PUBLISHED.replace("  lr", "\tlr"),
     "unacceptable character #x0000": PUBLISHED + "\0",

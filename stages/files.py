@@ -39,7 +39,7 @@ def write_json(path: str | Path, value) -> None:
         text = json.dumps(msgspec.to_builtins(value), indent=1, allow_nan=False)
     except ValueError as error:
         raise InputError(
-            f"{path} would hold NaN or infinity because a file in data/ or models/ is damaged; {RECOVERY}"
+            f"{path} would hold NaN or infinity: a number that leads to it is far out of range; {RECOVERY}"
         ) from error
     text = re.sub(r"(?<=\s)[\[{]\s+[^\[\]{}]*[\]}]", lambda innermost: re.sub(r"\s+", " ", innermost.group()), text)
     write(path, (text + "\n").encode())
@@ -82,5 +82,5 @@ def discard(directory: str | Path, suffix: str, unlisted: Callable[[str], bool])
     """Delete the files <name><suffix> of seeds or studies that params.yaml no longer lists: DVC leaves them where they
     are, and would count them among the inputs of a stage that depends on the directory."""
     for path in Path(directory).glob(f"*{suffix}"):
-        if unlisted(path.stem):
+        if unlisted(path.stem) and not path.is_dir():
             path.unlink()

@@ -16,7 +16,7 @@ from stages import InputError
 LARGEST_FILE = 20_000  # bytes
 
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
-Variant = Annotated[str, Meta(pattern=r"^[a-z0-9-]+\Z")]  # stages/ablate.py knows which there are
+Variant = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")]  # stages/ablate.py knows which there are
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,14 +68,7 @@ def load(path: str | Path = "params.yaml") -> Params:
     Raises InputError, in one sentence, for a file that cannot be read as YAML and for any unknown, missing,
     ill-typed or out-of-range value; OSError if there is no such file.
     """
-    with Path(path).open("rb") as file:
-        content = file.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
-        raise InputError(f"{path} is larger than {LARGEST_FILE} bytes, which no set of parameters is")
-    try:
-        raw = _plain(_parse(content.decode("utf-8-sig")))
-    except Exception as error:  # of many kinds: a bad tag alone can be a ValueError, KeyError or AttributeError
-        raise InputError(f"{path} is not plain YAML in UTF-8: {_problem(error)}") from error
+    raw = read_yaml(path)
     if not isinstance(raw, dict):
         found = "empty" if raw is None else reprlib.repr(raw)
         raise InputError(f"{path} is {found}, expected the keys {', '.join(Params.__struct_fields__)}")
@@ -85,8 +78,19 @@ def load(path: str | Path = "params.yaml") -> Params:
         raise InputError(f"{path}: {_explain(error, raw)}") from error
 
 
+def read_yaml(path: str | Path):
+    """Read plain YAML 1.2 by the parser that DVC has, so that 1e-2 or 010 means the same to both. Raises as `load`."""
+    with Path(path).open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise InputError(f"{path} is larger than {LARGEST_FILE} bytes, expected a few lines")
+    try:
+        return _plain(_parse(content.decode("utf-8-sig")))
+    except Exception as error:  # of many kinds: a bad tag alone can be a ValueError, KeyError or AttributeError
+        raise InputError(f"{path} is not plain YAML in UTF-8: {_problem(error)}") from error
+
+
 def _parse(text: str):
-    """Plain YAML 1.2 by the parser that DVC reads it with, so that 1e-2 or 010 means the same to both."""
     for event in YAML(typ="safe").parse(text):
         if isinstance(event, AliasEvent):  # a few lines of them can stand for gigabytes
             raise MarkedYAMLError(problem="found an alias, expected each value in full", problem_mark=event.start_mark)
@@ -102,10 +106,11 @@ def _problem(error: Exception) -> str:
 
 def _explain(error: msgspec.ValidationError, raw) -> str:
     """'Expected `float` > 0.0 - at `$.train.lr`' becomes 'train.lr is -1, expected `float` > 0.0'."""
-    problem, _, place = str(error).partition(" - at `$")
-    key = place.strip(".`")
+    problem, place = re.fullmatch(r"(.+?)(?: - at `\$([^`]*)`)?", str(error), re.DOTALL).groups("")
+    key = place.strip(".")
     section = Params.__annotations__.get(key) if key else Params
     if problem.startswith("Object"):  # an unknown or a missing key
+        section = section or Params  # the key itself may look like a place
         problem += f", expected {', '.join(section.__struct_fields__)}"
     if section and not problem.startswith("Expected"):
         return f"{key}: {problem}" if key else problem

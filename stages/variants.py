@@ -9,26 +9,34 @@ from dataclasses import dataclass
 
 import torch
 
+from stages import InputError
+from stages.results import Run
 from stages.student import INITIAL_SCALE
+
+TRAINABLE = ("Wq", "Wv", "keys", "Wo")  # keys (n, 3), and an output projection (3, 3), if they are learned too
 
 
 @dataclass(frozen=True)
 class Bound:
-    """low ≤ measure ≤ high, and why; None is no bound."""
+    """low ≤ measure ≤ high, and why; None is no bound. Raises InputError if there is no such measure."""
 
     measure: str
     low: float | None
     high: float | None
     why: str
 
+    def __post_init__(self):
+        if self.measure not in Run.__struct_fields__:
+            raise InputError(f"there is no measure {self.measure!r}, only {', '.join(Run.__struct_fields__)}")
+
 
 @dataclass(frozen=True)
 class Variant:
-    """The published experiment, but for what is given."""
+    """The published experiment, but for what is given. Raises InputError if it cannot be trained."""
 
     bounds: list[Bound]
-    trains: tuple[str, ...] = ("Wq", "Wv")  # also "keys" (n, 3), and "Wo" (3, 3), an output projection
-    keys: int = 4  # and as many records
+    trains: tuple[str, ...] = ("Wq", "Wv")  # and others of TRAINABLE
+    keys: int = 4  # or fewer, and as many records
     noise: float = 0  # standard deviation of what is added to each training target
     correlation: float = 0  # of any two latent coordinates
     condition: float = 1  # number of the mixing
@@ -36,6 +44,12 @@ class Variant:
     scale: float = INITIAL_SCALE
     lengthening: int = 1  # of the published number of steps
     amsgrad: bool = False
+
+    def __post_init__(self):
+        if not {"Wq", "Wv"} <= {*self.trains} <= {*TRAINABLE}:
+            raise InputError(f"a variant trains {self.trains}, expected Wq and Wv, and others of {TRAINABLE}")
+        if not 1 <= self.keys <= 4:
+            raise InputError(f"a variant has {self.keys} keys, expected 1 to 4")
 
 
 # A yardstick for the squared error that rounding explains: 100 operations, each off by ε.

@@ -20,7 +20,7 @@ from stages.identifiability import (
 )
 from stages.student import batches, descend, initialise, normals, side_by_side, train
 from stages.task import KEYS, PAYLOAD, QUERY, draw_heldout, draw_latents, mse, teacher, uniform
-from stages.variants import VARIANTS, Bound
+from stages.variants import VARIANTS, Bound, Variant
 from tests.closed_forms import UNIFORM_THREE_KEYS
 from tests.conftest import ABLATIONS, ROOT
 
@@ -220,6 +220,18 @@ def test_a_variant_that_was_hardly_trained_breaks_its_bounds(mixing):
 def test_diverged_training_is_one_sentence(mixing):
     with pytest.raises(InputError, match="diverged"):
         train_runs(VARIANTS["float32"], [0], mixing, KEYS, params.Train(lr=1e38, steps=5, batch_size=8))
+
+
+def test_a_variant_that_cannot_be_is_one_sentence():
+    for wrong, message in [
+        ({"keys": 5}, "a variant has 5 keys, expected 1 to 4"),
+        ({"trains": ("Wq",)}, "expected Wq and Wv"),
+        ({"trains": ("Wq", "Wv", "bias")}, "expected Wq and Wv, and others of "),
+    ]:
+        with pytest.raises(InputError, match=message):
+            Variant([], **wrong)
+    with pytest.raises(InputError, match="no measure 'quary', only seed, heldout_mse, query, "):
+        Bound("quary", 0, 1, "")
 
 
 def test_all_variants_are_listed_and_no_other_exists():

@@ -205,6 +205,8 @@ BAD_DOCUMENTS = {
     "is ['seeds'], expected the keys seeds": "- seeds",
     "is 'xxx": "x" * 1000,
     "unknown field `epochs`, expected seeds, mixing, train, interventions": PUBLISHED + "epochs: 3\n",
+    "unknown field `a, expected seeds": PUBLISHED + '"a - at `$.b": 4\n',
+    "unknown field `c - at `$.d`": PUBLISHED.replace("  lr:", '  "c - at `$.d": 4\n  lr:'),
     "unknown field `3`, expected seeds": PUBLISHED + "3: 4\n",
     "unknown field `('a',)`, expected seeds": PUBLISHED + "? [a]\n: 4\n",
     f"line {NEXT}: while constructing a mapping, found unhashable key": PUBLISHED + "? {a: 1}\n: 4\n",

@@ -131,7 +131,7 @@ def studies(project: Project) -> str:
         ]
         (theory,) = [claim["low"] for claim in study["theory"] if claim["measure"] == "null"]
         free = f"{study['null']} of {study['scalars']}"
-        row = [f"`{name}`", changes(VARIANTS[name]), f"{mse:.0e}", *r2, free, f"{theory:.0f}", study["held"]]
+        row = [f"`{name}`", changes(VARIANTS[name]), f"{mse:.1e}", *r2, free, f"{theory:.0f}", study["held"]]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
 

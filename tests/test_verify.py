@@ -58,8 +58,13 @@ def test_every_claim_holds_of_the_committed_metrics():
         ("{claim: c, of: seeds.*.uniform.mse, source: s}", "expected one of digits, above, precision, predicted"),
         ("{claim: c, of: o, source: s, above: 1, precision: 1}", "expected one of"),
         ("{claim: c, of: seeds.*.query.r2.*, source: s, predicted: 1}", "expected an mse"),
+        ("{claim: c, of: seeds.*.query.leakage, source: s, precision: 0}", "expected an mse"),
         ("{claim: c, of: o, source: s, digits: [0.1]}", "Expected `str`, got `float`"),
         ("{claim: c, of: o, source: s, digits: ['1e-3']}", "Expected `str` matching regex"),
+        ("{claim: c, of: o, source: s, digits: ['0.٣٣']}", "Expected `str` matching regex"),
+        ("{claim: c, of: o, source: s, above: .nan}", "Expected `float` >= -1e+300"),
+        ("{claim: c, of: o, source: s, above: 1, seeds: ['0']}", "Expected `int`, got `str`"),
+        ("{claim: c, of: o, source: s, above: 1, above: 2}", 'found duplicate key "above"'),
         ("{claim: c, of: o, source: s, publised: 1}", "unknown field `publised`"),
         ("{claim: c, of: o: p}", "line 1"),
     ],
@@ -69,7 +74,7 @@ def test_a_claim_of_another_form_is_refused_in_one_sentence(entry, sentence, tmp
     path.write_text(f"- {entry}\n")
     with pytest.raises(InputError, match=re.escape(sentence)) as error:
         read_claims(path)
-    assert str(error.value).startswith(f"{path}: ")
+    assert str(error.value).startswith(str(path))
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=[f"{claim.claim} ({claim.source})" for claim in CLAIMS])
@@ -93,6 +98,11 @@ def test_a_published_range_must_be_reached_at_both_ends():
     assert verify([claim], results)[0]["holds"] is False
 
 
+def test_each_end_of_a_range_has_its_own_precision():
+    low, high = verify([Claim("mine", "seeds.*.uniform.mse", "me", digits=["0.3", "0.334"])], RESULTS)[0]["band"]
+    assert (low, high) == (pytest.approx(0.25), pytest.approx(0.3345))
+
+
 def test_a_claim_about_a_seed_that_did_not_run_is_left_open():
     results = copy.deepcopy(RESULTS)
     del results["seeds"]["2"]
@@ -100,6 +110,13 @@ def test_a_claim_about_a_seed_that_did_not_run_is_left_open():
     about = {name for name in rows if "seeds 0–2" in name or name.endswith("seed 2")}
     assert len(about) == 7 and {name for name, row in rows.items() if row["holds"] is None} == about
     assert "not run" in table([rows["held-out MSE, seed 2"]])
+
+
+def test_a_claim_of_nothing_is_refused():
+    claims = [Claim("mine", f"seeds.{seed}.interventions.erase_query.*.mse", "me", above=0) for seed in "07"]
+    assert [row["holds"] for row in verify(claims, RESULTS)] == [True, None]
+    with pytest.raises(InputError, match=r"'mine' is of seeds\.7\.interventions\.erase_qery"):
+        verify([msgspec.structs.replace(claims[1], of=claims[1].of.replace("query", "qery"))], RESULTS)
 
 
 def test_a_small_shift_does_not_narrow_the_band_of_rounding():
@@ -156,6 +173,7 @@ def test_broken_claims_are_told_and_the_run_succeeds(project):
     comparison = project.run("python -m stages.verify --against HEAD", check=False)
     assert comparison.returncode == 1
     assert comparison.stdout.count("which only HEAD has") == 2
+    assert re.search(r"parameters.seeds +different", comparison.stdout)
     project.run("git commit -qam 'Three steps'")
     assert "46 identical" in project.run("python -m stages.verify --against HEAD").stdout
 

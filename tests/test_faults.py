@@ -246,6 +246,14 @@ def test_a_file_that_cannot_be_written_is_named(shared, command, mount, named):
     assert shared.contents(*OUTPUTS) == before
 
 
+def test_only_files_of_what_is_not_listed_are_deleted(tmp_path):
+    for name in ("0.csv", "1.csv", "1.json"):
+        (tmp_path / name).touch()
+    (tmp_path / "x.csv").mkdir()
+    files.discard(tmp_path, ".csv", lambda name: name != "0")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.csv", "1.json", "x.csv"]
+
+
 def test_a_failed_write_keeps_the_file_and_leaves_no_other(tmp_path, monkeypatch):
     files.write(tmp_path / "results.json", b"good")
     monkeypatch.setattr(

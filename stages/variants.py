@@ -1,8 +1,8 @@
 """The identifiability studies: what each changes in the published experiment, and what theory says it can recover.
 
-A bound is on one of the measures of stages/identifiability.py, for every run.
-Theory gives the null dimensions, what is recovered to rounding, the third that three keys may lose, and the error under
-noise. Where it only says that something is lost or does not come to rest, the bound is a threshold: LOST, EXACT or ε.
+A bound is on one of the measures of stages/identifiability.py, for every run. Theory gives the null dimensions, what is
+recovered to rounding, the third that three keys may lose, and the error under noise. Where it only says that something
+is lost or does not come to rest, the bound is a threshold: LOST, EXACT or ε.
 """
 
 from dataclasses import dataclass

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from stages.claims import table
 from stages.variants import VARIANTS, Variant
-from stages.verify import table
 from tests.conftest import ABLATIONS, OUTPUTS, ROOT, Project
 
 README = (ROOT / "README.md").read_text()

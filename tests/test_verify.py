@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from stages import InputError
+from stages.claims import Claim, judge_all, leaves, read_claims, table
 from stages.results import Results
-from stages.verify import Claim, compare, leaves, read_claims, table
-from stages.verify import verify as verify_results
+from stages.verify import compare
 from tests import closed_forms
 from tests.conftest import ABLATIONS, ROOT
 
@@ -20,7 +20,7 @@ RESULTS = json.loads((ROOT / "metrics/results.json").read_text())
 
 
 def verify(claims: list[Claim], results: dict) -> list[dict]:
-    return verify_results(claims, msgspec.convert(results, Results))
+    return judge_all(claims, msgspec.convert(results, Results))
 
 
 PREDICTED = {

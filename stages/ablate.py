@@ -148,5 +148,5 @@ def main(name: str) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("variant", help="one of the ablations in params.yaml")
+    parser.add_argument("variant", help="one of VARIANTS in stages/variants.py")
     main(parser.parse_args().variant)

@@ -13,21 +13,22 @@ from msgspec import Meta
 from stages import InputError, params
 from stages.results import Results
 
-CONFIDENCE = 0.99  # nominally, that no prediction which is true fails, of all that are checked together
+CONFIDENCE = 0.99  # nominally, that of all true predictions checked together none fails
 # A yardstick, not a bound: the unit roundoff times the longest sums that lead to a prediction, the products over 9
 # coordinates that mix and project an input, and the sum over 4 records.
 ROUNDING = (9 + 9 + 4) * sys.float_info.epsilon / 2
+Text = Annotated[str, Meta(pattern=r"^[^|\n]+\Z")]  # a cell of the table
 Printed = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\Z", max_length=20)]
 Number = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Interval = Annotated[list[Number], Meta(min_length=2, max_length=2)]
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of stages/claims.yaml, which says what the fields mean. It has one expectation of the last four."""
+    """An entry of stages/claims.yaml, which says what the fields mean. Exactly one of the last four is given."""
 
-    claim: str
+    claim: Text
     of: str
-    source: str
+    source: Text
     seeds: list[int] = []
     shift: Number | None = None
     digits: Annotated[list[Printed], Meta(min_length=1, max_length=2)] | None = None
@@ -68,8 +69,8 @@ def rounding(name: str, shift: float) -> float:
 
 
 def judge(claim: Claim, numbers: dict[str, float], shift: float, z: float) -> dict:
-    """A claim's row: what was expected, the lowest and highest measurement, the band they must lie in, and `holds`,
-    which is None where nothing was measured, such as a seed that did not run."""
+    """A claim's row: what was expected, the lowest and highest measurement, the band outside of which none may lie, and
+    `holds`, which is None where nothing was measured, such as a seed that did not run."""
     ran = {int(name.split(".")[1]) for name in numbers}
     same = claim.shift in (None, shift) and ran.issuperset(claim.seeds)  # as it was published
     found = {name: numbers[name] for name in fnmatch.filter(numbers, claim.of) if same}
@@ -91,7 +92,7 @@ def judge(claim: Claim, numbers: dict[str, float], shift: float, z: float) -> di
         holds = bool(found) and measured[0] > expected
     else:
         expected = claim.precision
-        band = [0, rounding(claim.of, shift) ** 2]
+        band = [None, rounding(claim.of, shift) ** 2]
         holds = bool(found) and measured[1] <= band[1]
     return {**row, "expected": expected, "band": band, "holds": holds if found else None}
 
@@ -132,17 +133,16 @@ def table(rows: list[dict]) -> str:
 def _interval(value, digits: int = 3) -> str:
     if value is None:
         return "—"
-    low, high = (_number(end, digits) for end in (value if isinstance(value, list) else [value, value]))
-    if high == "∞":
-        return f"> {low}"
-    if low == "0" != high:
-        return f"< {high}"
+    low, high = value if isinstance(value, list) else [value, value]
+    if high is None:
+        return f"> {_number(low, digits)}"
+    if low is None:
+        return f"< {_number(high, digits)}"
+    low, high = _number(low, digits), _number(high, digits)
     return low if low == high else f"{low} – {high}"
 
 
-def _number(value: float | None, digits: int) -> str:
-    if value is None:
-        return "∞"
+def _number(value: float, digits: int) -> str:
     if isinstance(value, int):
         return str(value)
     if abs(value) < 1e-3:

@@ -82,7 +82,8 @@ def noise_excess(J: torch.Tensor, noise: float, lr: float, batch_size: int) -> f
     covariance κ H of the noise, κ = 2/3 noise²/batch_size. Adam divides it by the root mean square P of each scalar's
     gradient. The weights then spread as (lr κ / 2) P⁻¹, which solves the stationary equation of the linearised walk,
     P⁻¹H C + C H P⁻¹ = lr κ P⁻¹H P⁻¹, whatever P. P² is the diagonal of κ H + H C H: the noise, and the spread itself.
-    Momentum and the batch's own H are left out: they add a sixth at the published settings, less at a lower lr.
+    Momentum and the batch's own H are left out: they add a sixth at the published settings, less at a lower lr. At the
+    published stop P still remembers the first gradients, which takes about as much away.
     """
     H = 2 / 3 * J.mT @ J / (len(J) / 3)
     kappa = 2 / 3 * noise**2 / batch_size

@@ -16,7 +16,7 @@ from stages import InputError
 LARGEST_FILE = 20_000  # bytes
 
 Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
-Variant = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")]  # stages/ablate.py knows which there are
+Variant = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]*\Z")]  # which there are, stages/variants.py says
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

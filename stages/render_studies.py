@@ -59,7 +59,7 @@ def draw_population(result: Population) -> Figure:
     axes.set_ylabel("mean squared error of the step's fresh batch")
     axes.legend(loc="upper right")
     bound = f"at least {result.recovered_at_least:.1%} of all such runs would, at {result.confidence:.0%} confidence"
-    figure.text(0.12, 0.945, f"{result.recovered} of {result.size} initialisations recover all features", size=10)
+    figure.text(0.12, 0.945, f"{result.recovered} of {result.size} runs recover all features", size=10)
     figure.text(0.12, 0.89, bound, color="0.35")
     return figure
 

@@ -1,8 +1,8 @@
 """The identifiability studies: what each changes in the published experiment, and what theory says it can recover.
 
-A bound is on one of the measures of stages/identifiability.py, for every run. Theory gives the null dimensions, what is
+A bound is on one of the measures of a run (stages/results.py), for every run. Theory gives the null dimensions, what is
 recovered to rounding, the third that three keys may lose, and the error under noise. Where it only says that something
-is lost or does not come to rest, the bound is a threshold: LOST, EXACT or ε.
+is lost or does not come to rest, the bound is a threshold: LOST, EXACT, ε, or far below float32's rounding.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ TRAINABLE = ("Wq", "Wv", "keys", "Wo")  # keys (n, 3), and an output projection 
 
 @dataclass(frozen=True)
 class Bound:
-    """low ≤ measure ≤ high, and why; None is no bound. Raises InputError if there is no such measure."""
+    """low ≤ measure ≤ high, and why; None is no bound. Raises InputError for a measure that no run has."""
 
     measure: str
     low: float | None
@@ -32,14 +32,14 @@ class Bound:
 
 @dataclass(frozen=True)
 class Variant:
-    """The published experiment, but for what is given. Raises InputError if it cannot be trained."""
+    """The published experiment, but for what is given. Raises InputError for other weights or numbers of keys."""
 
     bounds: list[Bound]
     trains: tuple[str, ...] = ("Wq", "Wv")  # and others of TRAINABLE
     keys: int = 4  # or fewer, and as many records
     noise: float = 0  # standard deviation of what is added to each training target
     correlation: float = 0  # of any two latent coordinates
-    condition: float = 1  # number of the mixing
+    condition: float = 1  # the condition number of the mixing
     dtype: torch.dtype = torch.float64  # of the training; measured is in float64
     scale: float = INITIAL_SCALE
     lengthening: int = 1  # of the published number of steps

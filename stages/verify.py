@@ -78,9 +78,7 @@ def only(seeds: set[str], results: Results) -> Results:
 
 def studied(population: Population, studies: dict[str, Study]) -> list[dict]:
     """The rows of the population, whose runs should all recover, and of each study."""
-    counts = [
-        ("initialisations that recover all features", population.recovered, population.size, "stages/population.py")
-    ]
+    counts = [("runs that recover all features", population.recovered, population.size, "stages/population.py")]
     for name, study in studies.items():
         held = sum(prediction.held for prediction in study.theory)
         counts.append((f"predictions for {name.replace('-', ' ')}", held, len(study.theory), "stages/variants.py"))

@@ -45,7 +45,7 @@ def test_every_claim_holds_of_the_committed_metrics():
     rows = committed["claims"]
     assert rows[: len(CLAIMS)] == verify(CLAIMS, RESULTS)
     assert [row["claim"] for row in rows[len(CLAIMS) :]] == [
-        "initialisations that recover all features",
+        "runs that recover all features",
         *(f"predictions for {name.replace('-', ' ')}" for name in ABLATIONS),
     ]
     assert all(row["holds"] is True for row in rows) and committed["held"] == committed["total"] == len(rows)

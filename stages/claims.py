@@ -84,9 +84,9 @@ def judge(claim: Claim, numbers: dict[str, float], shift: float, z: float) -> di
         holds = all(abs(value - expected) <= errors[name] for name, value in found.items())
     elif claim.digits:
         expected = [float(claim.digits[0]), float(claim.digits[-1])]
-        low, high = (0.5 * 10 ** -len(claim.digits[end].partition(".")[2]) for end in (0, -1))
-        band = [expected[0] - low, expected[1] + high]
-        holds = bool(found) and abs(measured[0] - expected[0]) <= low and abs(measured[1] - expected[1]) <= high
+        half = [0.5 * 10 ** -len(end.partition(".")[2]) for end in (claim.digits[0], claim.digits[-1])]
+        band = [expected[0] - half[0], expected[1] + half[1]]
+        holds = bool(found) and all(abs(measured[i] - expected[i]) <= half[i] for i in (0, 1))
     elif claim.above is not None:
         expected, band = claim.above, [claim.above, None]
         holds = bool(found) and measured[0] > expected

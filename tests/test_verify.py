@@ -19,7 +19,7 @@ CLAIMS = read_claims(ROOT / "stages/claims.yaml")
 RESULTS = json.loads((ROOT / "metrics/results.json").read_text())
 
 
-def verify(claims: list[Claim], results: dict) -> list[dict]:
+def judged(claims: list[Claim], results: dict) -> list[dict]:
     return judge_all(claims, msgspec.convert(results, Results))
 
 
@@ -43,7 +43,7 @@ def test_the_predictions_are_the_closed_forms_by_quadrature():
 def test_every_claim_holds_of_the_committed_metrics():
     committed = json.loads((ROOT / "metrics/claims.json").read_text())
     rows = committed["claims"]
-    assert rows[: len(CLAIMS)] == verify(CLAIMS, RESULTS)
+    assert rows[: len(CLAIMS)] == judged(CLAIMS, RESULTS)
     assert [row["claim"] for row in rows[len(CLAIMS) :]] == [
         "runs that recover all features",
         *(f"predictions for {name.replace('-', ' ')}" for name in ABLATIONS),
@@ -80,11 +80,11 @@ def test_a_claim_of_another_form_is_refused_in_one_sentence(entry, sentence, tmp
 @pytest.mark.parametrize("claim", CLAIMS, ids=[f"{claim.claim} ({claim.source})" for claim in CLAIMS])
 def test_each_claim_fails_when_any_one_of_its_measurements_strays(claim):
     """Each measurement in turn is moved just past the claim's band."""
-    low, high = verify([claim], RESULTS)[0]["band"]
+    low, high = judged([claim], RESULTS)[0]["band"]
     names = [name for name in leaves({"seeds": RESULTS["seeds"]}) if fnmatch(name, claim.of)]
     assert names
     for name in names:
-        (row,) = verify([claim], with_value(name, low - 1e-6 if high is None else high * 1.001))
+        (row,) = judged([claim], with_value(name, low - 1e-6 if high is None else high * 1.001))
         assert row["holds"] is False, name
         assert "| NO " in table([row])
 
@@ -95,18 +95,18 @@ def test_a_published_range_must_be_reached_at_both_ends():
     for result in results["seeds"].values():
         for tried in result["interventions"]["erase_query"].values():
             tried["mse"] = 0.146
-    assert verify([claim], results)[0]["holds"] is False
+    assert judged([claim], results)[0]["holds"] is False
 
 
 def test_each_end_of_a_range_has_its_own_precision():
-    low, high = verify([Claim("mine", "seeds.*.uniform.mse", "me", digits=["0.3", "0.334"])], RESULTS)[0]["band"]
+    low, high = judged([Claim("mine", "seeds.*.uniform.mse", "me", digits=["0.3", "0.334"])], RESULTS)[0]["band"]
     assert (low, high) == (pytest.approx(0.25), pytest.approx(0.3345))
 
 
 def test_a_claim_about_a_seed_that_did_not_run_is_left_open():
     results = copy.deepcopy(RESULTS)
     del results["seeds"]["2"]
-    rows = {row["claim"]: row for row in verify(CLAIMS, results)}
+    rows = {row["claim"]: row for row in judged(CLAIMS, results)}
     about = {name for name in rows if "seeds 0–2" in name or name.endswith("seed 2")}
     assert len(about) == 7 and {name for name, row in rows.items() if row["holds"] is None} == about
     assert "not run" in table([rows["held-out MSE, seed 2"]])
@@ -114,17 +114,17 @@ def test_a_claim_about_a_seed_that_did_not_run_is_left_open():
 
 def test_a_claim_of_nothing_is_refused():
     claims = [Claim("mine", f"seeds.{seed}.interventions.erase_query.*.mse", "me", above=0) for seed in "07"]
-    assert [row["holds"] for row in verify(claims, RESULTS)] == [True, None]
+    assert [row["holds"] for row in judged(claims, RESULTS)] == [True, None]
     with pytest.raises(InputError, match=r"'mine' is of seeds\.7\.interventions\.erase_qery"):
-        verify([msgspec.structs.replace(claims[1], of=claims[1].of.replace("query", "qery"))], RESULTS)
+        judged([msgspec.structs.replace(claims[1], of=claims[1].of.replace("query", "qery"))], RESULTS)
 
 
 def test_a_small_shift_does_not_narrow_the_band_of_rounding():
     results = copy.deepcopy(RESULTS)
     results["parameters"]["interventions"]["shift"] = 0.001
     (claim,) = [claim for claim in CLAIMS if claim.claim == "shift one irrelevant coordinate"]
-    (row,) = verify([claim], results)
-    assert row["holds"] is True and row["band"] == verify(CLAIMS, RESULTS)[0]["band"]
+    (row,) = judged([claim], results)
+    assert row["holds"] is True and row["band"] == judged(CLAIMS, RESULTS)[0]["band"]
 
 
 def test_a_large_shift_is_an_excuse_for_what_it_shifts_alone():
